@@ -38,7 +38,9 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import config_option_values as options  # noqa: E402
 
 LENGTH, LARGEST = 32, 3_000_000   # tokens of the prompt; parameters of the largest model that is tried
-EFFECT, TOLERANCE = 2e-5, 2e-4    # of the standard deviation of the logits
+# Of the standard deviation of the logits. transformers in fp32 strays from itself in fp64 by up to 1.6e-4 (heads of 256 that are
+# not scaled); the smallest fault that was found so far made 4.8e-3.
+EFFECT, TOLERANCE = 2e-5, 5e-4
 IDS = [(i * i * 7 + i * 13 + 5) % (options.VOCAB - 3) + 3 for i in range(LENGTH)]
 TOWERS = re.compile("vision|visual|vit_|projector|merger|audio|mm_")  # only the text model is tried
 # Kinds of which --share takes a seeded part.

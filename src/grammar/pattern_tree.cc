@@ -298,14 +298,21 @@ class PatternParser {
     const char32_t first = hex(4, begin);
     if (first < 0xD800 || first > 0xDBFF || !take("\\u")) return checked(first, begin);
     const char32_t second = hex(4, begin);
-    if (second < 0xDC00 || second > 0xDFFF) refuse("has half of a surrogate pair", begin);
+    if (second < 0xDC00 || second > 0xDFFF) refuse_surrogate(begin);
     return 0x10000 + ((first - 0xD800) << 10) + (second - 0xDC00);
   }
 
-  static char32_t checked(char32_t value, std::size_t begin) {
+  char32_t checked(char32_t value, std::size_t begin) const {
     if (value > 0x10FFFF) refuse("has an escape that is no character", begin);
-    if (value >= 0xD800 && value <= 0xDFFF) refuse("has half of a surrogate pair", begin);
+    if (value >= 0xD800 && value <= 0xDFFF) refuse_surrogate(begin);
     return value;
+  }
+
+  // `begin` is where the backslash stands, and the text has been read up to the fault.
+  [[noreturn]] void refuse_surrogate(std::size_t begin) const {
+    fail(ErrorCode::kInvalidArgument,
+         "has {} at offset {}, which is half of a surrogate pair without the other half",
+         text_.substr(begin, at_ - begin), begin);
   }
 
   char32_t hex(int count, std::size_t begin) {
@@ -327,8 +334,11 @@ class PatternParser {
 
   CodePoints char_class(std::size_t begin) {
     const bool negated = take("^");
-    // Python takes the ] for a member of the class, and ECMAScript for its end.
-    if (next_is("]")) refuse("has an empty class (a ] within is written \\]),", begin);
+    // ECMAScript ends the class here. Python takes the ] for a member of a class that a later ]
+    // ends; where there is one, the expression means two different things.
+    if (next_is("]") && text_.find(']', at_ + 1) != text_.npos) {
+      refuse("has a class that begins with ], its end or a member (write [\\s\\S] or \\]),", begin);
+    }
     std::vector<CodeRange> ranges;
     CodePoints sets;
     while (!take("]")) {

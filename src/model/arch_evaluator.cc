@@ -115,10 +115,10 @@ std::optional<ArchEvaluator::Found> ArchEvaluator::find(const ArchValue& value) 
 
 std::optional<ArchEvaluator::Found> ArchEvaluator::find_at(const ArchValue& value,
                                                            int depth) const {
-  bool decided = false;                     // a null, or the class, says that there is no value
-  std::optional<HfConfig::Found> of_class;  // holds unless the file has a later key
+  bool decided = false;       // a null, or the class, says that there is no value
+  HfConfig::LookUp of_class;  // holds unless the file has a later key
   for (const ArchValue::Alternative& alternative : value.alternatives) {
-    if (of_class && alternative.kind != ArchValue::Kind::kKey) break;
+    if (of_class.found && alternative.kind != ArchValue::Kind::kKey) break;
     if (!holds(alternative.condition)) continue;
     if (alternative.kind == ArchValue::Kind::kConstant) {
       if (decided && alternative.condition.terms.empty()) continue;
@@ -129,8 +129,9 @@ std::optional<ArchEvaluator::Found> ArchEvaluator::find_at(const ArchValue& valu
       decided = decided || look.given || look.declared;
       if (!look.found) continue;
       if (!look.given) {
-        if (!of_class) of_class = look.found;
+        if (!of_class.found) of_class = look;
       } else if (std::optional<Found> found = entry_of(*look.found)) {
+        config_.note_used(look);
         return found;
       }
     } else if (const auto size = sizes_.find(alternative.text); size != sizes_.end()) {
@@ -141,7 +142,8 @@ std::optional<ArchEvaluator::Found> ArchEvaluator::find_at(const ArchValue& valu
       return Found{*number, alternative.text};
     }
   }
-  return of_class ? entry_of(*of_class) : std::nullopt;
+  config_.note_used(of_class);
+  return of_class.found ? entry_of(*of_class.found) : std::nullopt;
 }
 
 bool ArchEvaluator::holds(const Condition& condition) const {
@@ -234,18 +236,19 @@ double ArchEvaluator::real(std::string_view what, const ArchValue& value, double
   return find_real(what, value).value_or(fallback);
 }
 
-bool ArchEvaluator::is_null(const ArchValue& value) const {
-  return std::any_of(value.alternatives.begin(), value.alternatives.end(),
-                     [&](const ArchValue::Alternative& alternative) {
-                       if (alternative.kind != ArchValue::Kind::kKey) return false;
-                       const HfConfig::LookUp look = config_.look_up(with_layer(alternative.text));
-                       return !look.found && (look.given || look.declared);
-                     });
+std::string ArchEvaluator::null_key(const ArchValue& value) const {
+  for (const ArchValue::Alternative& alternative : value.alternatives) {
+    if (alternative.kind != ArchValue::Kind::kKey) continue;
+    std::string key = with_layer(alternative.text);
+    const HfConfig::LookUp look = config_.look_up(key);
+    if (!look.found && (look.given || look.declared)) return key;
+  }
+  return {};
 }
 
 bool ArchEvaluator::flag(std::string_view what, const ArchValue& value, bool fallback) const {
   const std::optional<Found> found = find(value);
-  if (!found) return is_null(value) ? false : fallback;
+  if (!found) return null_key(value).empty() && fallback;
   if (!found->value.is_boolean() && !found->value.is_number()) wrong(what, *found, "true or false");
   return truthy(found->value);
 }

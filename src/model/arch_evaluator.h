@@ -49,13 +49,13 @@ class ArchEvaluator {
   // A null is false, as in Python.
   bool flag(std::string_view what, const ArchValue& value, bool fallback) const;
   std::optional<std::string> find_text(std::string_view what, const ArchValue& value) const;
+  // The first key of `value` that is null in the file, or absent and null in the class; or "".
+  std::string null_key(const ArchValue& value) const;
   // Replaces {i} by the layer's number.
   std::string with_layer(std::string text) const;
 
  private:
   std::optional<Found> find_at(const ArchValue& value, int depth) const;
-  // Whether the file or the class says that there is no value.
-  bool is_null(const ArchValue& value) const;
   std::optional<Found> find_key(const std::string& key) const;
   std::optional<Found> entry_of(const HfConfig::Found& found) const;
   std::optional<double> number_of(const std::string& name, int depth) const;

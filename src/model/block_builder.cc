@@ -29,18 +29,25 @@ Activation parse_activation(const std::string& name, const std::string& file) {
     const char* name;
     Activation kind;
   };
-  // In transformers "gelu" is the exact function; all other spellings mean the tanh form.
+  // In transformers "gelu" is the exact function.
   static constexpr Entry kEntries[] = {{"silu", Activation::kSilu},
                                        {"swish", Activation::kSilu},
                                        {"gelu", Activation::kGelu},
+                                       {"gelu_python", Activation::kGelu},
+                                       {"gelu_10", Activation::kGelu10},
                                        {"gelu_new", Activation::kGeluTanh},
                                        {"gelu_pytorch_tanh", Activation::kGeluTanh},
+                                       {"gelu_python_tanh", Activation::kGeluTanh},
                                        {"gelu_fast", Activation::kGeluTanh},
                                        {"gelu_accurate", Activation::kGeluTanh},
                                        {"quick_gelu", Activation::kQuickGelu},
                                        {"relu", Activation::kRelu},
+                                       {"leaky_relu", Activation::kLeakyRelu},
                                        {"relu2", Activation::kRelu2},
                                        {"relu_squared", Activation::kRelu2},
+                                       {"mish", Activation::kMish},
+                                       {"sigmoid", Activation::kSigmoid},
+                                       {"tanh", Activation::kTanh},
                                        {"linear", Activation::kNone},
                                        {"xielu", Activation::kXielu},
                                        {"swiglu_oai", Activation::kSwigluOai}};
@@ -296,7 +303,8 @@ DeniedBiases BlockBuilder::denied_biases(std::int64_t layer, const BlockArch& bl
   const ArchEvaluator at = config_.for_layer(layer, model_.layers);
   const auto denied_by = [&](const ArchValue& bias) {
     const auto found = at.find(bias);
-    return found && found->value == false ? found->origin : std::string();
+    if (!found) return at.null_key(bias);
+    return found->value == false ? found->origin : std::string();
   };
   DeniedBiases denied;
   if (block.attention) {

@@ -142,7 +142,7 @@ void BlockPlanner::refuse_biases(const std::string& at, std::initializer_list<co
       const TensorInfo* info = planner_.source().find(tensor);
       if (info == nullptr || has_only_zeros(planner_.source().read(tensor))) continue;
       fail(ErrorCode::kUnsupported,
-           "{}: {} is false, but the files have {}, which is not zero; if the model was trained "
+           "{}: {} is not true, but the files have {}, which is not zero; if the model was trained "
            "with it, the key must be true",
            model_.config_file, key, tensor);
     }

@@ -1,6 +1,8 @@
 #include "model/config_keys.h"
 
 #include <algorithm>
+#include <charconv>
+#include <set>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -43,6 +45,10 @@ bool same_value(const Json& a, const Json& b) {
   return a == b || (none(a) && none(b));
 }
 
+bool is_word_character(char c) {
+  return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_';
+}
+
 // A key as it is, or as a JSON string where it has characters that would spoil the line.
 std::string shown(const std::string& key) {
   const bool plain =
@@ -68,6 +74,20 @@ std::optional<std::string_view> outer_part(std::string_view pattern, std::string
   }
   if (end == std::string_view::npos) return std::nullopt;
   return pattern.substr(0, end);
+}
+
+// The whole numbers in a text, without those that are a part of a word such as "fp32".
+std::set<std::int64_t> numbers_of(std::string_view text) {
+  std::set<std::int64_t> numbers;
+  for (std::size_t at = 0; at < text.size();) {
+    std::size_t end = at;
+    while (end < text.size() && is_word_character(text[end])) ++end;
+    std::int64_t number = 0;
+    const auto read = std::from_chars(text.data() + at, text.data() + end, number);
+    if (end > at && read.ec == std::errc() && read.ptr == text.data() + end) numbers.insert(number);
+    at = end + 1;
+  }
+  return numbers;
 }
 
 // Finds the unknown keys of one config.
@@ -195,6 +215,29 @@ void warn_of_unknown_keys(const ModelSpec& spec) {
   if (list.empty()) return;
   log_warning("{}: {} does not know these keys, which are ignored: {}", spec.config_file,
               spec.architecture, list);
+}
+
+std::string note_of_sizes(const HfConfig::Sizes& sizes, const std::string& architecture,
+                          std::string_view message) {
+  const std::set<std::int64_t> numbers = numbers_of(message);
+  std::string given;
+  std::string absent;
+  const auto is_token = [](const std::string& key) { return key.ends_with("_token_id"); };
+  const auto add = [](std::string& list, const auto& entry) {
+    list += fmt::format("{}{} {}", list.empty() ? "" : ", ", entry.first, entry.second);
+  };
+  for (const auto& entry : sizes.given) {
+    if (numbers.contains(entry.second) && !is_token(entry.first)) add(given, entry);
+  }
+  for (const auto& entry : sizes.absent) {
+    if (!is_token(entry.first)) add(absent, entry);
+  }
+  std::string note;
+  if (!given.empty()) note += "; config.json says " + given;
+  if (!absent.empty()) {
+    note += fmt::format("; absent keys have the defaults of {}: {}", architecture, absent);
+  }
+  return note;
 }
 
 std::vector<std::string> unknown_keys(const ArchSpec& arch, const HfConfig& config) {

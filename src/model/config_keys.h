@@ -26,6 +26,12 @@ std::vector<std::string> unknown_keys(const ArchSpec& arch, const HfConfig& conf
 // Names a model's unknown keys in one line on standard error, if there are any.
 void warn_of_unknown_keys(const ModelSpec& spec);
 
+// Returns the end of a message about sizes that do not fit, which names the keys that may be wrong:
+// "; config.json says num_experts 8; absent keys have the defaults of LlamaForCausalLM:
+// num_attention_heads 32". A key that config.json has is named if its value is in the message.
+std::string note_of_sizes(const HfConfig::Sizes& sizes, const std::string& architecture,
+                          std::string_view message);
+
 // Whether `text` is what `pattern` says, in which each `*` stands for any text.
 bool matches_pattern(std::string_view text, std::string_view pattern);
 

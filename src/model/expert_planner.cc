@@ -70,9 +70,17 @@ class StackedPlanner {
     const std::string down_name = existing(arch.stacked_down, arch.stacked_down);
     bool transposed = arch.stacked_transposed;
     bool down_transposed = arch.stacked_down_transposed.value_or(transposed);
-    if (!fits(down_name, shape.intermediate, shape.hidden, down_transposed) &&
-        fits(down_name, shape.intermediate, shape.hidden, !down_transposed)) {
-      // Versions of transformers disagree about the orientation in which they save this tensor.
+    const std::int64_t first_out = (both != nullptr ? 2 : 1) * shape.intermediate;
+    const std::string* first_name =
+        both != nullptr ? both : first_tensor(planner_, at_, arch.stacked_up);
+    // One of the two matrices may be square and fit in both orientations.
+    const auto both_fit = [&](bool flipped) {
+      return fits(down_name, shape.intermediate, shape.hidden, down_transposed != flipped) &&
+             (first_name == nullptr ||
+              fits(*first_name, shape.hidden, first_out, transposed != flipped));
+    };
+    if (!both_fit(false) && both_fit(true)) {
+      // Versions of transformers disagree about the orientation in which they save these tensors.
       transposed = !transposed;
       down_transposed = !down_transposed;
     }

@@ -253,6 +253,16 @@ std::optional<std::int64_t> token_id(const GgufFile& file, const std::string& ke
   return in_range ? id : std::nullopt;
 }
 
+// The member of a document at a dotted path.
+Json& place_of(Json& document, std::string_view path) {
+  Json* place = &document;
+  for (std::size_t dot = path.find('.'); dot != std::string_view::npos; dot = path.find('.')) {
+    place = &(*place)[std::string(path.substr(0, dot))];
+    path.remove_prefix(dot + 1);
+  }
+  return (*place)[std::string(path)];
+}
+
 }  // namespace
 
 Json gguf_config(const GgufMetadata& metadata) {
@@ -270,10 +280,7 @@ Json gguf_config(const GgufMetadata& metadata) {
     Json value = metadata.evaluate(rule);
     if (value.is_null()) continue;
     if (value.is_discarded()) value = nullptr;
-    const std::size_t dot = key.find('.');
-    Json& place =
-        dot == std::string::npos ? config[key] : config[key.substr(0, dot)][key.substr(dot + 1)];
-    place = std::move(value);
+    place_of(config, key) = std::move(value);
   }
   // Always present, as null if need be: readers' own defaults may lie outside the vocabulary.
   const auto set_token = [&](const char* to, const char* from) {

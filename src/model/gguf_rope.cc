@@ -172,7 +172,8 @@ void add_gguf_rope(const GgufMetadata& metadata, const Json& rule, Json& config)
       if (!value.is_null()) scaling[key] = std::move(value);
     }
   }
-  if (!scaling.is_null()) config["rope_scaling"] = scaling;
+  // Some classes scale where config.json does not say how.
+  config["rope_scaling"] = scaling.is_null() ? Json{{"rope_type", "default"}} : scaling;
 }
 
 }  // namespace bl

@@ -116,4 +116,16 @@ HfConfig::LookUp HfConfig::look_up(std::string_view path) const {
   return result.given || top_only ? result : default_of(names.back());
 }
 
+std::optional<HfConfig::Found> HfConfig::find(std::string_view path) const {
+  const LookUp look = look_up(path);
+  note_used(look);
+  return look.found;
+}
+
+void HfConfig::note_used(const LookUp& look) const {
+  if (!look.found || !look.found->value->is_number_integer()) return;
+  auto& sizes = look.given ? sizes_->given : sizes_->absent;
+  sizes.emplace(look.found->path, look.found->value->get<std::int64_t>());
+}
+
 }  // namespace bl

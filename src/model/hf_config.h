@@ -58,10 +58,19 @@ class HfConfig {
   // indexes an array. As in transformers, an explicit null is an absent value that no default
   // replaces.
   LookUp look_up(std::string_view path) const;
-  std::optional<Found> find(std::string_view path) const { return look_up(path).found; }
+  std::optional<Found> find(std::string_view path) const;
 
   // What an absent key means.
   LookUp default_of(const std::string& path) const;
+
+  // Whole numbers whose values were used: those that the file gives, and the defaults of absent
+  // keys.
+  struct Sizes {
+    std::map<std::string, std::int64_t> given, absent;
+  };
+  const Sizes& sizes() const { return *sizes_; }
+  // Notes that what look_up() returned is used.
+  void note_used(const LookUp& look) const;
 
   // Full paths ("text_config.rope_theta") of all keys that were asked for, whether they exist or
   // not. Sorted, so that the keys below an object are neighbours.
@@ -79,6 +88,7 @@ class HfConfig {
   std::map<std::string, std::string> aliases_;  // other name → name
   bool has_class_ = true;
   std::shared_ptr<std::set<std::string>> asked_ = std::make_shared<std::set<std::string>>();
+  std::shared_ptr<Sizes> sizes_ = std::make_shared<Sizes>();
 };
 
 }  // namespace bl

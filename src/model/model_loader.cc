@@ -23,6 +23,17 @@ ModelSpec read_spec(const ModelFiles& files, const LoadOptions& options) {
   return spec;
 }
 
+// Plans what the files hold. Where that does not fit the config, an absent key may be the reason.
+void plan_files(LoadPlanner& planner, const ModelSpec& spec, bool embed_host) {
+  try {
+    plan_model(planner, spec, embed_host);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kInvalidFile && error.code() != ErrorCode::kNotFound) throw;
+    throw Error(error.code(),
+                error.what() + note_of_sizes(spec.sizes, spec.architecture, error.what()));
+  }
+}
+
 }  // namespace
 
 ModelLoader::ModelLoader(Backend& backend, ModelFiles files, LoadOptions options)
@@ -33,7 +44,7 @@ ModelLoader::ModelLoader(Backend& backend, ModelFiles files, LoadOptions options
       source_(*files_.source, CheckpointNames(*spec_.arch)) {
   const bool whole = options_.share.count == 1;
   LoadPlanner planner({backend_, source_, files_.gptq ? &*files_.gptq : nullptr, !whole});
-  plan_model(planner, spec_, options_.embed_host);
+  plan_files(planner, spec_, options_.embed_host);
   plan_ = planner.take();
   if (!whole) cut_plan(plan_, backend_, spec_, options_.share);
   totals_ = plan_.totals();

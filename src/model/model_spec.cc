@@ -121,6 +121,36 @@ std::vector<KvLayout> ModelSpec::kv_layouts(CacheTypes type) const {
   return layouts;
 }
 
+namespace {
+
+void read_model(const HfConfig& config, const SpecOptions& options, ModelSpec& spec) {
+  const ArchSpec& arch = *spec.arch;
+  const ArchEvaluator at(config, arch.sizes);
+  check_refusals(arch, at);
+  read_sizes(arch, at, spec);
+  check_options(options);
+  spec.context = options.context > 0 ? options.context : spec.max_positions;
+  spec.embed_multiplier = positive(at, "multiplier of the embedding", arch.embed_multiplier, 1.0);
+  spec.embed_norm = build_norm(arch, arch.embed_norm, at);
+  spec.final_norm = build_norm(arch, arch.final_norm, at);
+  spec.head_multiplier = positive(at, "multiplier of the logits", arch.head_multiplier, 1.0);
+  spec.head_softcap = positive(at, "soft cap of the logits", arch.head_softcap, 0.0);
+  spec.normalize_head = at.flag("normalised head", arch.normalize_head, false);
+  spec.tied = at.flag("tied embeddings", arch.tied, false);
+  spec.bos_ids = read_ids(config, "bos_token_id");
+  spec.eos_ids = read_ids(config, "eos_token_id");
+  BlockBuilder builder(arch, at, options, spec);
+  spec.layer_types = layer_types(arch, at, spec.layers);
+  for (std::int64_t i = 0; i < spec.layers; ++i) {
+    const auto index = static_cast<std::size_t>(i);
+    spec.blocks.push_back(builder.build(i, spec.layer_types[index], spec.block_arch(index)));
+    spec.denied_biases.push_back(builder.denied_biases(i, spec.block_arch(index)));
+  }
+  spec.order = parse_layer_map(options.layer_map, spec.layers);
+}
+
+}  // namespace
+
 ModelSpec build_model_spec(const ArchLibrary& archs, HfConfig config, const SpecOptions& options) {
   ModelSpec spec;
   ArchLibrary::Choice choice = archs.find(config);
@@ -133,28 +163,14 @@ ModelSpec build_model_spec(const ArchLibrary& archs, HfConfig config, const Spec
   const auto arch = std::make_shared<ArchSpec>(std::move(choice.spec));
   spec.arch = arch;
   prepare_config(*arch, config);
-  const ArchEvaluator at(config, arch->sizes);
-  check_refusals(*arch, at);
-  read_sizes(*arch, at, spec);
-  check_options(options);
-  spec.context = options.context > 0 ? options.context : spec.max_positions;
-  spec.embed_multiplier = positive(at, "multiplier of the embedding", arch->embed_multiplier, 1.0);
-  spec.embed_norm = build_norm(*arch, arch->embed_norm, at);
-  spec.final_norm = build_norm(*arch, arch->final_norm, at);
-  spec.head_multiplier = positive(at, "multiplier of the logits", arch->head_multiplier, 1.0);
-  spec.head_softcap = positive(at, "soft cap of the logits", arch->head_softcap, 0.0);
-  spec.normalize_head = at.flag("normalised head", arch->normalize_head, false);
-  spec.tied = at.flag("tied embeddings", arch->tied, false);
-  spec.bos_ids = read_ids(config, "bos_token_id");
-  spec.eos_ids = read_ids(config, "eos_token_id");
-  BlockBuilder builder(*arch, at, options, spec);
-  spec.layer_types = layer_types(*arch, at, spec.layers);
-  for (std::int64_t i = 0; i < spec.layers; ++i) {
-    const auto index = static_cast<std::size_t>(i);
-    spec.blocks.push_back(builder.build(i, spec.layer_types[index], spec.block_arch(index)));
-    spec.denied_biases.push_back(builder.denied_biases(i, spec.block_arch(index)));
+  try {
+    read_model(config, options, spec);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kInvalidFile) throw;
+    throw Error(error.code(),
+                error.what() + note_of_sizes(config.sizes(), spec.architecture, error.what()));
   }
-  spec.order = parse_layer_map(options.layer_map, spec.layers);
+  spec.sizes = config.sizes();
   spec.unknown_keys = unknown_keys(*arch, config);
   return spec;
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "model/arch_spec.h"
+#include "model/hf_config.h"
 #include "nn/block.h"
 #include "nn/rope_table.h"
 #include "ops/kv_layout.h"
@@ -14,7 +15,6 @@
 namespace bl {
 
 class ArchLibrary;
-class HfConfig;
 
 // The keys of the config that say that linears of a block have no bias; empty: they may have one.
 struct DeniedBiases {
@@ -48,6 +48,7 @@ struct ModelSpec {
   std::shared_ptr<const ArchSpec> arch;  // names of tensors
   // Keys of the config that have no known meaning, as full paths (model/config_keys.h).
   std::vector<std::string> unknown_keys;
+  HfConfig::Sizes sizes;  // for messages about tensors that do not fit the config
 
   // The description that names the tensors of a block.
   const BlockArch& block_arch(std::size_t layer) const;

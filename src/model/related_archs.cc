@@ -28,12 +28,13 @@ std::string family_of(std::string_view name) {
   return lowered(name.substr(0, name.find_first_of("0123456789")));
 }
 
-// Whether the families are one, up to a suffix or a typing error.
-bool are_related(const std::string& a, const std::string& b) {
-  const std::size_t shorter = std::min(a.size(), b.size());
-  if (shorter < kShortestFamily) return false;
-  if (a.starts_with(b) || b.starts_with(a)) return true;
-  return shorter > kShortestFamily && edit_distance(a, b) <= 1;
+// Whether the families are one, up to a suffix.
+bool are_one(const std::string& a, const std::string& b) {
+  return std::min(a.size(), b.size()) >= kShortestFamily && (a.starts_with(b) || b.starts_with(a));
+}
+
+bool are_one_typing_error_apart(const std::string& a, const std::string& b) {
+  return std::min(a.size(), b.size()) > kShortestFamily && edit_distance(a, b) <= 1;
 }
 
 std::size_t common_beginning(const std::string& a, const std::string& b) {
@@ -54,11 +55,16 @@ std::string related_archs(std::string_view unknown, const std::vector<std::strin
     std::string name;
   };
   std::vector<Relative> relatives;
-  for (const std::string& one : known) {
-    if (!are_related(family, family_of(one))) continue;
-    relatives.push_back(
-        {common_beginning(lowered(name), lowered(one)), edit_distance(name, one), one});
-  }
+  const auto add_where = [&](auto are_related) {
+    for (const std::string& one : known) {
+      if (!are_related(family, family_of(one))) continue;
+      relatives.push_back(
+          {common_beginning(lowered(name), lowered(one)), edit_distance(name, one), one});
+    }
+  };
+  add_where(are_one);
+  // A name whose family is known has no typing error, even if another family is spelled much alike.
+  if (relatives.empty()) add_where(are_one_typing_error_apart);
   if (relatives.empty()) return {};
   std::stable_sort(relatives.begin(), relatives.end(), [](const Relative& a, const Relative& b) {
     return std::pair(b.common, a.distance) < std::pair(a.common, b.distance);

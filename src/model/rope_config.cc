@@ -265,7 +265,9 @@ void read_rotated(const RopeConfigArgs& args, const Parameters& parameters, Rope
   }
   if (!(partial >= 0.0 && partial <= 1.0) || rotated < 0 || rotated % 2 != 0) {
     fail(ErrorCode::kInvalidFile,
-         "{}: {} of {} elements of a head would rotate, must be an even number of at most {}",
+         "{}: {} of {} elements of a head would rotate, must be an even number of at most {} (a "
+         "head has head_dim elements, or hidden_size / num_attention_heads; partial_rotary_factor "
+         "is the share that rotates)",
          args.config.config().file(), rotated, args.head_dim, args.head_dim);
   }
   spec.rotated = rotated;

@@ -40,8 +40,13 @@ enum class Activation : std::uint8_t {
   kGelu,
   kGeluTanh,
   kQuickGelu,
+  kGelu10,  // kGelu, cut to [-10, 10]
   kRelu,
+  kLeakyRelu,  // slope 0.01 below zero
   kRelu2,
+  kMish,  // x · tanh(softplus(x))
+  kSigmoid,
+  kTanh,
   kXielu,
   kSwigluOai
 };

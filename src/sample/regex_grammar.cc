@@ -15,6 +15,8 @@ using PatternKind = PatternNode::Kind;
 // their wrong side, and looking ahead.
 class RegexCheck {
  public:
+  explicit RegexCheck(std::string_view regex) : regex_(regex) {}
+
   // `first`: nothing comes before the node; `last`: nothing comes behind it.
   void visit(const PatternNode& node, bool first, bool last) {
     switch (node.kind) {
@@ -24,10 +26,10 @@ class RegexCheck {
         if (node.points.empty()) add("has a class that holds no character", node);
         return;
       case PatternKind::kBegin:
-        if (!first) add(kAnchor, node);
+        if (!first) add_anchor(node);
         return;
       case PatternKind::kEnd:
-        if (!last) add(kAnchor, node);
+        if (!last) add_anchor(node);
         return;
       case PatternKind::kSequence:
         return visit_sequence(node, first, last);
@@ -47,11 +49,17 @@ class RegexCheck {
   const std::string& fault() const { return fault_; }
 
  private:
-  static constexpr const char* kAnchor =
-      "has an anchor that can never match, since the whole text must match the expression,";
-
   void add(std::string_view phrase, const PatternNode& node) {
     if (fault_.empty()) fault_ = fmt::format("{} at offset {}", phrase, node.at);
+  }
+
+  // An anchor is written `^`, `$`, `\A` or `\Z`.
+  void add_anchor(const PatternNode& node) {
+    if (!fault_.empty()) return;
+    const std::string_view written = regex_.substr(node.at, regex_[node.at] == '\\' ? 2 : 1);
+    fault_ = fmt::format(
+        "has {} at offset {}, where it can never match: the whole text must match the expression",
+        written, node.at);
   }
 
   void visit_sequence(const PatternNode& node, bool first, bool last) {
@@ -67,6 +75,7 @@ class RegexCheck {
     }
   }
 
+  std::string_view regex_;
   std::string fault_;
 };
 
@@ -142,7 +151,7 @@ std::string expressions_of(const std::vector<PatternNode>& parts, std::string_vi
 
 std::string regex_fault(std::string_view regex) {
   try {
-    RegexCheck check;
+    RegexCheck check(regex);
     check.visit(parse_pattern(regex), true, true);
     return check.fault();
   } catch (const Error& error) {

@@ -48,7 +48,7 @@ TEST(CheckpointPaths, AWeightsFileChoosesTheWeights) {
   const fs::path folder = scratch_dir("checkpoint-weights");
   fs::copy(model_folder("hf-tiny/llama"), folder, fs::copy_options::recursive);
   write_file_atomically(folder / "other.safetensors", read_file(folder / "model.safetensors"));
-  fs::copy_file(model_folder("hf-tiny/llama-attention-bias") / "model.safetensors",
+  fs::copy_file(model_folder("hf-tiny/llama-rope-linear") / "model.safetensors",
                 folder / "model.safetensors", fs::copy_options::overwrite_existing);
   write_file_atomically(folder / "ids.json", "[1, 2, 3]");
   const auto logits_of = [&](const fs::path& model) {

@@ -144,20 +144,30 @@ TEST_P(ElementwiseOp, NormOfRowsAndHeads) {
 
 std::vector<std::pair<Activation, std::function<double(double)>>> activations() {
   const double pi = std::acos(-1.0);
-  return {{Activation::kNone, [](double x) { return x; }},
-          {Activation::kSilu, [](double x) { return x * sigmoid(x); }},
-          {Activation::kGelu, [](double x) { return 0.5 * x * std::erfc(-x / std::sqrt(2.0)); }},
-          {Activation::kGeluTanh,
-           [pi](double x) {
-             return 0.5 * x * (1 + std::tanh(std::sqrt(2 / pi) * (x + 0.044715 * x * x * x)));
-           }},
-          {Activation::kQuickGelu, [](double x) { return x * sigmoid(1.702 * x); }},
-          {Activation::kRelu, [](double x) { return x > 0 ? x : 0; }},
-          {Activation::kRelu2, [](double x) { return x > 0 ? x * x : 0; }},
-          {Activation::kXielu, [](double x) {
-             return x > 0 ? 0.8 * x * x + 0.5 * x
-                          : 1.3 * (std::expm1(std::min(x, -1e-6)) - x) + 0.5 * x;
-           }}};
+  return {
+      {Activation::kNone, [](double x) { return x; }},
+      {Activation::kSilu, [](double x) { return x * sigmoid(x); }},
+      {Activation::kGelu, [](double x) { return 0.5 * x * std::erfc(-x / std::sqrt(2.0)); }},
+      {Activation::kGeluTanh,
+       [pi](double x) {
+         return 0.5 * x * (1 + std::tanh(std::sqrt(2 / pi) * (x + 0.044715 * x * x * x)));
+       }},
+      {Activation::kQuickGelu, [](double x) { return x * sigmoid(1.702 * x); }},
+      {Activation::kGelu10,
+       [](double x) { return std::clamp(0.5 * x * std::erfc(-x / std::sqrt(2.0)), -10.0, 10.0); }},
+      {Activation::kRelu, [](double x) { return x > 0 ? x : 0; }},
+      {Activation::kLeakyRelu, [](double x) { return x > 0 ? x : x / 100; }},
+      {Activation::kMish,
+       [](double x) {
+         return x * std::tanh(std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x))));
+       }},
+      {Activation::kSigmoid, [](double x) { return sigmoid(x); }},
+      {Activation::kTanh, [](double x) { return std::tanh(x); }},
+      {Activation::kRelu2, [](double x) { return x > 0 ? x * x : 0; }},
+      {Activation::kXielu, [](double x) {
+         return x > 0 ? 0.8 * x * x + 0.5 * x
+                      : 1.3 * (std::expm1(std::min(x, -1e-6)) - x) + 0.5 * x;
+       }}};
 }
 
 TEST_P(ElementwiseOp, ActivateFollowsItsFormulas) {

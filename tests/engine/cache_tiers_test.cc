@@ -172,7 +172,7 @@ TEST(ModelFiles, ArchitecturesTellModelsApart) {
   write_file_atomically(archs / "llama.json", document.dump());
   const Hash128 hash = hash_with({});
   EXPECT_EQ(hash_with(archs), hash);
-  document["norms"]["eps"] = 0.5;
+  document["norms"]["unit_offset"] = true;
   write_file_atomically(archs / "llama.json", document.dump());
   EXPECT_NE(hash_with(archs), hash);
 }

@@ -16,13 +16,15 @@ _UNDECLARED_INVITED = ("additionalProperties", "unevaluatedProperties")
 class ClosedWorld:
     """The rule for one schema. Two choices decide about the order of names where the schema does not:
     `own_first`, whether names of `allOf` and its like come behind the object's own `properties` or
-    wherever the schema has the keyword; `branch`, which of the branches that hold goes ahead."""
+    wherever the schema has the keyword; `branch`, which of the branches that hold goes ahead. With
+    `tool_parameters`, empty `properties` of the whole schema close it, too."""
 
-    def __init__(self, validator, own_first=True, branch=0):
+    def __init__(self, validator, own_first=True, branch=0, tool_parameters=False):
         self._validator = validator
         self._root = validator.schema
         self._own_first = own_first
         self._branch = branch
+        self._tool_parameters = tool_parameters
         self._draft7 = "prefixItems" not in getattr(validator, "VALIDATORS", {})
 
     def needs_openness(self, value):
@@ -91,11 +93,15 @@ class ClosedWorld:
             return any(self._is_open(self._of_item(parts, index), item) for index, item in enumerate(value))
         return False
 
-    @staticmethod
-    def _invites(parts):
+    def _invites(self, parts):
         if any(part.get(keyword, False) is not False for part in parts for keyword in _UNDECLARED_INVITED):
             return True
-        return not any(part.get("properties") for part in parts)
+        return not any(self._closes(part) for part in parts)
+
+    def _closes(self, part):
+        if self._tool_parameters and part is self._root:
+            return "properties" in part
+        return bool(part.get("properties"))
 
     @staticmethod
     def _declared(parts, value):

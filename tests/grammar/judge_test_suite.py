@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Runs the required parts of JSON-Schema-Test-Suite (drafts 7 and 2020-12) against schema_judge.
 
-Prints a table: how many tests of each group are kept, how many belong to schemas that are refused by
-name, how many are valid only because an object or a tuple is open (see closed_world.py), how many
-are valid only because the suite takes a format for a remark, and how many are wrong. Ends with
-status 1 if any is wrong.
+Prints a table (test_suite.md has a copy): how many tests of each group are kept, how many belong to
+schemas that are refused by name, how many are valid only because an object or a tuple is open (see
+closed_world.py), how many are valid only because the suite takes a format for a remark, and how many
+are wrong. Ends with status 1 if any is wrong, or if the page that --check names has another table.
 """
 
 import argparse
@@ -18,7 +18,7 @@ import tarfile
 import jsonschema
 
 from closed_world import ClosedWorld
-from judged_program import JudgedProgram, written_forms
+from judged_program import JudgedProgram, reason_of, written_forms
 from schema_faults import orders, without_fractions
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -26,6 +26,7 @@ _PACKAGE = ("jsonschema==4.26.0", "jsonschema-4.26.0.tar.gz",
             "0c26707e2efad8aa1bfc5b7ce170f3fccc2e4918ff85989ba9ffa9facb2be326")
 _SKIPPED = 77  # CTest shows this status as skipped
 _COLUMNS = ("kept", "refused", "only open", "format", "wrong")
+_DRAFTS = {"7": ("draft7", jsonschema.Draft7Validator), "2020-12": ("draft2020-12", jsonschema.Draft202012Validator)}
 
 
 def fetched_suite(folder):
@@ -93,6 +94,75 @@ class Judge:
             return None
 
 
+class Results:
+    """What has been counted for every file of every draft."""
+
+    def __init__(self):
+        self.counts = {}  # (draft, file) to a Counter of columns
+        self.wrong = []
+        self.refused = {}  # (draft, file, description) to (message, number of tests)
+
+    def add(self, draft, stem, group, columns):
+        counts = self.counts.setdefault((draft, stem), collections.Counter())
+        for column, test in columns:
+            counts[column] += 1
+            if column == "wrong":
+                self.wrong.append((draft, stem, group, test))
+            if column == "refused":
+                self.refused[draft, stem, group["description"]] = (test["message"], len(columns))
+
+    def total(self, draft=None):
+        return sum((counts for (of, _), counts in self.counts.items() if draft in (None, of)), collections.Counter())
+
+    def table(self):
+        """The table, as lines of Markdown."""
+        columns = [f"{draft} {column}" for draft in _DRAFTS for column in _COLUMNS]
+        lines = ["| group | " + " | ".join(columns) + " |", "|---|" + "--:|" * len(columns)]
+        for stem in sorted({stem for _, stem in self.counts}):
+            lines.append(self._line(stem, [self.counts.get((draft, stem), {}) for draft in _DRAFTS]))
+        return [*lines, self._line("together", [self.total(draft) for draft in _DRAFTS])]
+
+    @staticmethod
+    def _line(name, of_drafts):
+        numbers = [str(counts.get(column) or "") for counts in of_drafts for column in _COLUMNS]
+        return f"| {name} | " + " | ".join(numbers) + " |"
+
+    def reasons(self):
+        """A table of why schemas are refused, as lines of Markdown."""
+        tests = collections.Counter()
+        for message, number in self.refused.values():
+            tests[reason_of(message)] += number
+        return ["| tests | refused because |", "|--:|---|",
+                *(f"| {number} | {reason} |" for reason, number in sorted(tests.items(), key=lambda x: (-x[1], x[0])))]
+
+
+def page(results):
+    total = results.total()
+    return "\n".join([
+        "# JSON-Schema-Test-Suite", "",
+        "`tests/grammar/judge_test_suite.py PROGRAM --write tests/grammar/test_suite.md` writes this page.",
+        f"Required parts of drafts 7 and 2020-12, from {_PACKAGE[0]}: {sum(total.values())} tests.", "",
+        "* kept: the answer is the suite's. refused: the schema is refused by name.",
+        "* only open: valid, but with members or items that an object or tuple with a description does not invite.",
+        "* format: valid, because the suite does not check formats; we do.",
+        "* wrong: none may be.", "",
+        *results.table(), "", *results.reasons(), ""])
+
+
+def run(program, suite, only):
+    results = Results()
+    for draft, (folder, kind) in _DRAFTS.items():
+        for file in sorted((suite / folder).glob("*.json")):
+            if only and only not in file.stem:
+                continue
+            for group in json.loads(file.read_text(encoding="utf-8")):
+                schema = group["schema"]
+                if draft == "7" and isinstance(schema, dict):
+                    group["schema"] = {"$schema": "http://json-schema.org/draft-07/schema#", **schema}
+                results.add(draft, file.stem, group, Judge(program, kind).of_group(group))
+    return results
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("program", help="path of schema_judge")
@@ -101,37 +171,24 @@ def main():
                         help="where the suite is fetched to")
     parser.add_argument("--groups", help="only files whose name contains this")
     parser.add_argument("--reasons", action="store_true", help="list the groups that are refused, with the messages")
+    parser.add_argument("--write", type=pathlib.Path, help="write the page with the table here")
+    parser.add_argument("--check", type=pathlib.Path, help="fail if this page has another table")
     options = parser.parse_args()
     suite = options.suite or fetched_suite(options.folder)
-    program = JudgedProgram(options.program)
-    total = collections.Counter()
-    wrong, refused = [], {}
-    for draft, kind in (("draft7", jsonschema.Draft7Validator), ("draft2020-12", jsonschema.Draft202012Validator)):
-        print(f"{draft:32}" + "".join(f"{column:>11}" for column in _COLUMNS))
-        for file in sorted((suite / draft).glob("*.json")):
-            if options.groups and options.groups not in file.stem:
-                continue
-            counts = collections.Counter()
-            for group in json.loads(file.read_text(encoding="utf-8")):
-                schema = group["schema"]
-                if draft == "draft7" and isinstance(schema, dict):
-                    group["schema"] = {"$schema": "http://json-schema.org/draft-07/schema#", **schema}
-                for column, test in Judge(program, kind).of_group(group):
-                    counts[column] += 1
-                    if column == "wrong":
-                        wrong.append((draft, file.stem, group, test))
-                    if column == "refused":
-                        refused[draft, file.stem, group["description"]] = test["message"]
-            total += counts
-            print(f"  {file.stem:30}" + "".join(f"{counts[column] or '':>11}" for column in _COLUMNS))
-    print(f"{'together':32}" + "".join(f"{total[column]:>11}" for column in _COLUMNS))
-    for (draft, stem, description), message in refused.items() if options.reasons else ():
+    results = run(JudgedProgram(options.program), suite, options.groups)
+    print("\n".join(results.table()))
+    for (draft, stem, description), (message, _) in results.refused.items() if options.reasons else ():
         print(f"refused: {draft} {stem}: {description}: {message}")
-    for draft, stem, group, test in wrong:
+    for draft, stem, group, test in results.wrong:
         print(f"wrong: {draft} {stem}: {group['description']}: {test['description']} "
               f"({'valid' if test['valid'] else 'invalid'})\n  {json.dumps(group['schema'], ensure_ascii=False)}\n"
               f"  {json.dumps(test['data'], ensure_ascii=False)}")
-    sys.exit(1 if wrong else 0)
+    if options.write:
+        options.write.write_text(page(results), encoding="utf-8")
+    stale = options.check and options.check.read_text(encoding="utf-8") != page(results)
+    if stale:
+        print(f"{options.check} has another table: write it anew with --write and look at what changed")
+    sys.exit(1 if results.wrong or stale else 0)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Talks to the program schema_judge, which says what texts our constraints accept."""
 
 import json
+import re
 import subprocess
 
 
@@ -25,6 +26,12 @@ class JudgedProgram:
         """Returns (None, message) if the schema is refused, else (list of whether it accepts, None)."""
         answer = self.ask({"schema_text": json.dumps(schema), "texts": texts})
         return answer.get("accepted"), answer.get("refused")
+
+
+def reason_of(refusal):
+    """A message of refusal without the place and what was quoted, so that equal reasons count together."""
+    refusal = re.sub(r"(at|in|of) [^ ]*[#/][^ ]*", r"\1 …", refusal)
+    return re.sub(r'"(?:[^"\\]|\\.)*"', '"…"', refusal)[:150]
 
 
 def written_forms(value):

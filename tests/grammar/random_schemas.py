@@ -42,7 +42,10 @@ _TYPES = ["string", "integer", "number", "boolean", "array", "object", "null"]
 class RandomSchema:
     """One schema: `split` is its split's name, `schema` the schema."""
 
-    examples = []  # valid values that come with it
+    # Values that come with it: valid ones, and others that must not be accepted.
+    examples = []
+    wrong = []
+    tool_parameters = False
 
     def __init__(self, rng, only=None):
         self._rng = rng

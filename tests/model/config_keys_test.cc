@@ -96,6 +96,40 @@ TEST(ConfigKeys, OptionsOfTheClassThatNothingReadsAreRefused) {
       << refusal_of(config);
 }
 
+// Where sizes do not fit each other, an absent key is a likely reason.
+TEST(ConfigKeys, MessagesAboutSizesNameTheKeysThatAreAbsent) {
+  Json config = small("LlamaForCausalLM");
+  config.erase("num_attention_heads");
+  config["hidden_size"] = 32;
+  EXPECT_NE(refusal_of(config).find("; absent keys have the defaults of LlamaForCausalLM: "
+                                    "num_attention_heads 32"),
+            std::string::npos)
+      << refusal_of(config);
+  config["num_attention_heads"] = 32;
+  EXPECT_NE(refusal_of(config), "no error");
+  EXPECT_EQ(refusal_of(config).find("absent keys"), std::string::npos) << refusal_of(config);
+}
+
+TEST(ConfigKeys, MessagesAboutSizesNameTheKeysThatHaveThem) {
+  const HfConfig::Sizes sizes{.given = {{"num_experts", 8}, {"vocab_size", 80}},
+                              .absent = {{"bos_token_id", 1}, {"head_dim", 4}}};
+  EXPECT_EQ(note_of_sizes(sizes, "X", "4 columns (fp32), but the configuration says 8"),
+            "; config.json says num_experts 8; absent keys have the defaults of X: head_dim 4");
+  EXPECT_EQ(
+      note_of_sizes({.given = sizes.given, .absent = {}}, "X", "88 [80, 18446744073709551616]"),
+      "; config.json says vocab_size 80");
+}
+
+TEST(ConfigKeys, ANullDeniesABias) {
+  Json config = small("FalconForCausalLM");
+  config["bias"] = true;
+  EXPECT_EQ(built(config).denied_biases[0].projections, "");
+  config["bias"] = nullptr;
+  EXPECT_EQ(built(config).denied_biases[0].projections, "bias");
+  config.erase("bias");
+  EXPECT_EQ(built(config).denied_biases[0].projections, "bias");
+}
+
 TEST(ConfigKeys, BidirectionalAttentionIsRefusedEverywhere) {
   const ArchLibrary archs;
   for (const std::string& architecture : archs.architectures()) {

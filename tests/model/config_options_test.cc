@@ -53,8 +53,8 @@ class FormulaSource : public TensorSource {
       for (const Json& size : spec[0]) shape.append(size.get<std::int64_t>());
       Tensor tensor;
       tensor.info = {DType::kF32, shape, "formula"};
-      tensor.values = formula_values(name, tensor.info.shape.elements(), spec[1].get<double>(),
-                                     spec[2].get<double>());
+      tensor.values = std::make_shared<const std::vector<float>>(formula_values(
+          name, tensor.info.shape.elements(), spec[1].get<double>(), spec[2].get<double>()));
       tensors_[name] = std::move(tensor);
     }
   }
@@ -70,14 +70,15 @@ class FormulaSource : public TensorSource {
   HostArray read(std::string_view name) const override {
     const auto it = tensors_.find(name);
     if (it == tensors_.end()) fail(ErrorCode::kNotFound, "no tensor '{}'", name);
-    float* data = const_cast<float*>(it->second.values.data());
-    return {view_of(data, it->second.info.shape), nullptr};
+    // The backend may use the bytes where they are, so the view owns them beyond this source.
+    float* data = const_cast<float*>(it->second.values->data());
+    return {view_of(data, it->second.info.shape), it->second.values};
   }
 
  private:
   struct Tensor {
     TensorInfo info;
-    std::vector<float> values;
+    std::shared_ptr<const std::vector<float>> values;
   };
   std::map<std::string, Tensor, std::less<>> tensors_;
 };

@@ -15,8 +15,11 @@
 #include "base/json.h"
 #include "format/gguf_bytes.h"
 #include "format/safetensors_folder.h"
+#include "model/arch_library.h"
 #include "model/gguf_model.h"
 #include "model/golden.h"
+#include "model/hf_config.h"
+#include "model/model_spec.h"
 #include "support/data.h"
 #include "text/tokenizer.h"
 
@@ -85,6 +88,35 @@ TEST_P(GgufImport, LogitsAreThoseOfTheModel) {
               1e-3 * std::max(1.0, deviation(prompt.logits)));
   }
   fs::remove_all(out);
+}
+
+// Whoever reads the folder takes an absent key for the default of its class, which a GGUF file does
+// not mean.
+TEST_P(GgufImport, ConfigLeavesNothingToTheClass) {
+  const GgufModel model = open_gguf(folder() / "model.gguf", ArchLibrary());
+  HfConfig file(model.config, "model.gguf");
+  file.forget_class_options();
+  const ModelSpec meant = build_model_spec(ArchLibrary(), file, {});
+  const ModelSpec read = build_model_spec(ArchLibrary(), HfConfig(model.config, "config.json"), {});
+  EXPECT_EQ(read.unknown_keys, std::vector<std::string>{});
+  EXPECT_TRUE(read.sizes.absent.empty()) << read.sizes.absent.begin()->first;
+  EXPECT_EQ(read.ropes, meant.ropes);
+  EXPECT_EQ(read.final_norm, meant.final_norm);
+  EXPECT_EQ(read.embed_multiplier, meant.embed_multiplier);
+  EXPECT_EQ(read.head_multiplier, meant.head_multiplier);
+  EXPECT_EQ(read.head_softcap, meant.head_softcap);
+  ASSERT_EQ(read.blocks.size(), meant.blocks.size());
+  for (std::size_t i = 0; i < read.blocks.size(); ++i) {
+    SCOPED_TRACE(i);
+    const BlockSpec& ours = read.blocks[i];
+    const BlockSpec& theirs = meant.blocks[i];
+    EXPECT_EQ(ours.feed_forward, theirs.feed_forward);
+    EXPECT_EQ(ours.moe, theirs.moe);
+    EXPECT_EQ(ours.attention->scale, theirs.attention->scale);
+    EXPECT_EQ(ours.attention->softcap, theirs.attention->softcap);
+    EXPECT_EQ(ours.attention->clip, theirs.attention->clip);
+    EXPECT_EQ(ours.attention->window, theirs.attention->window);
+  }
 }
 
 TEST_P(GgufImport, VocabularyGivesTheIds) {

@@ -227,5 +227,14 @@ TEST(GgufModel, FindsTheRuleOfRopeDivisors) {
   EXPECT_NE(error_of(GgufBytes(file).ramp("rope_freqs.weight", {4}, -1).bytes()), "");
 }
 
+TEST(GgufModel, LayersWithAWindowHaveTheRopeBaseOfTheFile) {
+  GgufBytes file = metadata("olmo2");
+  file.add("olmo2.attention.sliding_window", 8u).add("olmo2.rope.freq_base", 1234.0f);
+  const std::string bytes = file.ramp("token_embd.weight", {8, 4}, 1).bytes();
+  const Json rope = describe(bytes).config["rope_parameters"];
+  EXPECT_EQ(rope["sliding_attention"], Json({{"rope_type", "default"}, {"rope_theta", 1234.0}}));
+  EXPECT_EQ(rope["full_attention"], Json({{"rope_theta", 1234.0}}));
+}
+
 }  // namespace
 }  // namespace bl::test

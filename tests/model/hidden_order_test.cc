@@ -134,6 +134,8 @@ ModelFiles quantized(const FeedForwardModel& model, const std::string& plain = "
     }
   }
   ModelFiles files = open_model_folder(model_folder(model.folder));
+  // The new matrices have biases, which a config with this key must not deny.
+  if (files.config.contains("mlp_bias")) files.config["mlp_bias"] = true;
   files.source = std::make_shared<Overlay>(files.source, set, plain);
   return files;
 }

@@ -41,6 +41,7 @@ ws ::= | " " | "\n" [ \t]{0,20})",
       {"root ::= nothing \"b\"\nnothing ::= # only a comment\nlast ::=", {"b"}, {""}},
       {"root ::= \"a\" () \"b\" ( # nothing\n )", {"ab"}, {"a"}},
       {"root ::= (\"x\" |)* \"b\"", {"b", "xxxb"}, {"x"}},
+      {"root ::=", {""}, {"a", " "}},
   });
 }
 

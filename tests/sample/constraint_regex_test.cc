@@ -23,8 +23,11 @@ TEST(RegexFault, AnchorsStandWhereAlternativesBeginAndEnd) {
     EXPECT_NE(regex_fault(wrong), "") << wrong;
   }
   EXPECT_EQ(regex_fault("ab(c$)d"),
-            "has an anchor that can never match, since the whole text must match the expression, "
-            "at offset 4");
+            "has $ at offset 4, where it can never match: the whole text must match the "
+            "expression");
+  EXPECT_EQ(regex_fault("ab\\Ac"),
+            "has \\A at offset 2, where it can never match: the whole text must match the "
+            "expression");
 }
 
 TEST(RegexFault, EscapesAreCharacters) {
@@ -37,6 +40,8 @@ TEST(RegexFault, EscapesAreCharacters) {
                             "[\\ud800-\\udfff]", "\\ud83d\\ude0", "\\u{}", "\\u12", "\\u", "\\"}) {
     EXPECT_NE(regex_fault(wrong), "") << wrong;
   }
+  EXPECT_EQ(regex_fault("a\\ud83dx"),
+            "has \\ud83d at offset 1, which is half of a surrogate pair without the other half");
 }
 
 // What cannot be kept is refused by name, with its place.
@@ -62,8 +67,11 @@ TEST(RegexFault, NamesWhatIsNotSupported) {
       {"*a", "has a quantifier with nothing to repeat at offset 0"},
       {"a++", "has a quantifier after a quantifier at offset 2"},
       {"a{2}{3}", "has a quantifier after a quantifier at offset 4"},
-      {"[]a]", "has an empty class (a ] within is written \\]), at offset 0"},
-      {"a[^]b]", "has an empty class (a ] within is written \\]), at offset 1"},
+      {"[]a]",
+       "has a class that begins with ], its end or a member (write [\\s\\S] or \\]), at offset 0"},
+      {"a[^]b]",
+       "has a class that begins with ], its end or a member (write [\\s\\S] or \\]), at offset 1"},
+      {"a[]", "has a class that holds no character at offset 1"},
       {"a(?i:b)", "has a group or a flag of a kind that is not supported at offset 1"},
       {"(?m)^a", "has a group or a flag of a kind that is not supported at offset 0"},
   };
@@ -89,6 +97,11 @@ TEST(Regex, TakesWhatPythonMatchesAsAWhole) {
       {"[^a-c]{1}\"\\\\", {"d\"\\"}, {"a\"\\", "d\""}},
       {"(x{0}y){2,}", {"yy", "yyy"}, {"y", "xyxy"}},
       {"{a}", {"{a}"}, {"a"}},
+      {"[^]{2}b",
+       {"\n\xc3\xa9"
+        "b",
+        "]]b"},
+       {"xb", "xxxb"}},
   };
   test::World world(test::byte_level_tokenizer());
   for (const Case& c : cases) {

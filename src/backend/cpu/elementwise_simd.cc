@@ -13,6 +13,13 @@ F32x16 xielu(const ActivateArgs& args, F32x16 x) {
   return select_less(F32x16::splat(0.0f), x, above, below);
 }
 
+// tanh(ln(1 + e)) = (e² + 2e) / (e² + 2e + 2) with e = exp(x); beyond 20 that is 1.
+F32x16 mish(F32x16 x) {
+  const F32x16 e = exp(min(x, F32x16::splat(20.0f)));
+  const F32x16 above = fma(e, e, e + e);
+  return x * (above / (above + F32x16::splat(2.0f)));
+}
+
 template <Activation kind>
 F32x16 activation(const ActivateArgs& args, F32x16 x) {
   const F32x16 zero = F32x16::splat(0.0f);
@@ -26,7 +33,14 @@ F32x16 activation(const ActivateArgs& args, F32x16 x) {
   if constexpr (kind == Activation::kQuickGelu || kind == Activation::kSwigluOai) {
     return x * sigmoid(F32x16::splat(1.702f) * x);
   }
+  if constexpr (kind == Activation::kGelu10) {
+    return min(max(x * normal_cdf(x), F32x16::splat(-10.0f)), F32x16::splat(10.0f));
+  }
   if constexpr (kind == Activation::kRelu) return max(x, zero);
+  if constexpr (kind == Activation::kLeakyRelu) return max(x, F32x16::splat(0.01f) * x);
+  if constexpr (kind == Activation::kMish) return mish(x);
+  if constexpr (kind == Activation::kSigmoid) return sigmoid(x);
+  if constexpr (kind == Activation::kTanh) return tanh(x);
   if constexpr (kind == Activation::kRelu2) return max(x, zero) * max(x, zero);
   if constexpr (kind == Activation::kXielu) return xielu(args, x);
   return x;
@@ -93,10 +107,20 @@ void activate(const ActivateArgs& args, const float* gate, const float* up, floa
       return activate_as<Activation::kGeluTanh>(args, run);
     case Activation::kQuickGelu:
       return activate_as<Activation::kQuickGelu>(args, run);
+    case Activation::kGelu10:
+      return activate_as<Activation::kGelu10>(args, run);
     case Activation::kRelu:
       return activate_as<Activation::kRelu>(args, run);
+    case Activation::kLeakyRelu:
+      return activate_as<Activation::kLeakyRelu>(args, run);
     case Activation::kRelu2:
       return activate_as<Activation::kRelu2>(args, run);
+    case Activation::kMish:
+      return activate_as<Activation::kMish>(args, run);
+    case Activation::kSigmoid:
+      return activate_as<Activation::kSigmoid>(args, run);
+    case Activation::kTanh:
+      return activate_as<Activation::kTanh>(args, run);
     case Activation::kXielu:
       return activate_as<Activation::kXielu>(args, run);
     case Activation::kSwigluOai:

@@ -9,6 +9,8 @@ namespace {
 
 double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 
+double gelu(double x) { return 0.5 * x * (1.0 + std::erf(x / std::sqrt(2.0))); }
+
 double xielu(const ActivateArgs& args, double x) {
   const double linear = static_cast<double>(args.xielu_beta) * x;
   if (x > 0) return static_cast<double>(args.xielu_alpha_p) * x * x + linear;
@@ -23,7 +25,7 @@ double activation(const ActivateArgs& args, double x) {
     case Activation::kSilu:
       return x * sigmoid(x);
     case Activation::kGelu:
-      return 0.5 * x * (1.0 + std::erf(x / std::sqrt(2.0)));
+      return gelu(x);
     case Activation::kGeluTanh: {
       const double inner = std::sqrt(2.0 / 3.14159265358979323846) * (x + 0.044715 * x * x * x);
       return 0.5 * x * (1.0 + std::tanh(inner));
@@ -31,10 +33,20 @@ double activation(const ActivateArgs& args, double x) {
     case Activation::kQuickGelu:
     case Activation::kSwigluOai:
       return x * sigmoid(1.702 * x);
+    case Activation::kGelu10:
+      return std::clamp(gelu(x), -10.0, 10.0);
     case Activation::kRelu:
       return std::max(x, 0.0);
+    case Activation::kLeakyRelu:
+      return x < 0.0 ? 0.01 * x : x;
     case Activation::kRelu2:
       return std::max(x, 0.0) * std::max(x, 0.0);
+    case Activation::kMish:
+      return x * std::tanh(x > 30.0 ? x : std::log1p(std::exp(x)));
+    case Activation::kSigmoid:
+      return sigmoid(x);
+    case Activation::kTanh:
+      return std::tanh(x);
     case Activation::kXielu:
       return xielu(args, x);
   }

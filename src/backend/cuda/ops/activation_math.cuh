@@ -34,6 +34,18 @@ BL_HD inline float act(const ActivationParameters& p, float x) {
     return fast_div(x, 1.0f + fast_exp(-2.0f * u));
   } else if constexpr (kKind == Activation::kQuickGelu || kKind == Activation::kSwigluOai) {
     return fast_div(x, 1.0f + fast_exp(-1.702f * x));
+  } else if constexpr (kKind == Activation::kGelu10) {
+    return at_most(at_least(act<Activation::kGelu>(p, x), -10.0f), 10.0f);
+  } else if constexpr (kKind == Activation::kLeakyRelu) {
+    return at_least(x, 0.01f * x);
+  } else if constexpr (kKind == Activation::kMish) {
+    // tanh(ln(1 + e)) = (e² + 2e) / (e² + 2e + 2) with e = exp(x); beyond 20 that is 1.
+    const float e = fast_exp(at_most(x, 20.0f));
+    return x * fast_div(e * e + 2.0f * e, e * e + 2.0f * e + 2.0f);
+  } else if constexpr (kKind == Activation::kSigmoid) {
+    return fast_div(1.0f, 1.0f + fast_exp(-x));
+  } else if constexpr (kKind == Activation::kTanh) {
+    return std::tanh(x);
   } else if constexpr (kKind == Activation::kRelu) {
     return at_least(x, 0.0f);
   } else if constexpr (kKind == Activation::kRelu2) {
@@ -79,10 +91,20 @@ BL_HD inline float activated(const ActivationParameters& p, float gate, float up
       return activated<Activation::kGeluTanh>(p, gate, up, gated);
     case Activation::kQuickGelu:
       return activated<Activation::kQuickGelu>(p, gate, up, gated);
+    case Activation::kGelu10:
+      return activated<Activation::kGelu10>(p, gate, up, gated);
     case Activation::kRelu:
       return activated<Activation::kRelu>(p, gate, up, gated);
+    case Activation::kLeakyRelu:
+      return activated<Activation::kLeakyRelu>(p, gate, up, gated);
     case Activation::kRelu2:
       return activated<Activation::kRelu2>(p, gate, up, gated);
+    case Activation::kMish:
+      return activated<Activation::kMish>(p, gate, up, gated);
+    case Activation::kSigmoid:
+      return activated<Activation::kSigmoid>(p, gate, up, gated);
+    case Activation::kTanh:
+      return activated<Activation::kTanh>(p, gate, up, gated);
     case Activation::kXielu:
       return activated<Activation::kXielu>(p, gate, up, gated);
     case Activation::kSwigluOai:
