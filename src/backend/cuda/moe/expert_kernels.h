@@ -81,12 +81,14 @@ struct ExpertGemmArgs {
 void expert_code_gemm(ExecContext& ctx, const ExpertGemmArgs& args);
 void expert_plain_gemm(ExecContext& ctx, const ExpertGemmArgs& args);
 
-// out[t] += Σ_j weight · y[row of (t, j)], in order of j.
+// out[t] += Σ_j weight · (y[row of (t, j)] · row_scale + bias), in order of j.
 struct ExpertSumArgs {
   ExpertRows rows;
   const float* y = nullptr;  // [rows, columns]
   std::int64_t y_stride = 0;
-  float* out = nullptr;  // [tokens, columns]
+  const float* row_scales = nullptr;   // [rows] multiply y, or null
+  const ExpertMatrix* down = nullptr;  // [experts] whose biases are added to y, or null
+  float* out = nullptr;                // [tokens, columns]
   std::int64_t out_stride = 0;
   std::int32_t columns = 0;
   bool weigh = true;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "backend/cuda/gemm/wgmma/wgmma_grouped_plan.h"
 #include "backend/cuda/layout/code_matrix.h"
 #include "tensor/dtype.h"
 
@@ -39,6 +40,12 @@ struct ExpertRows {
   std::int32_t* rows_of_block = nullptr;    // [blocks] the live rows, which come first
   std::int32_t* row_of_choice = nullptr;    // [choices], −1: no such expert
   std::int32_t* choice_of_row = nullptr;    // [blocks · block_rows], valid for live rows
+
+  // For grouped GEMMs, in place of blocks: rows without padding, [choices] of them, and the row
+  // tiles of the experts. Null: blocks.
+  WgmmaRowTile* row_tiles = nullptr;       // [most_row_tiles(choices, experts)]
+  std::int32_t* row_tile_count = nullptr;  // out
+  std::int32_t* live_rows = nullptr;       // out
 };
 
 // Upper bound of Σ ⌈n_e / block_rows⌉, for n_e choices of expert e.

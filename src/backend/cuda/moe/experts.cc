@@ -4,6 +4,7 @@
 #include "backend/cuda/moe/cuda_experts.h"
 #include "backend/cuda/moe/expert_kernels.h"
 #include "backend/cuda/moe/expert_scratch.h"
+#include "backend/cuda/moe/grouped_experts.h"
 #include "backend/cuda/moe/moe_ops.h"
 #include "base/check.h"
 
@@ -190,9 +191,12 @@ void experts(ExecContext& ctx, const ExpertsArgs& args) {
   const auto& experts = static_cast<const CudaExperts&>(*args.packed);
   const ExpertScratch sizes = sizes_of(args, experts);
   const std::int64_t tokens = args.x.rows();
+  const auto bytes = [&](std::int64_t count) {
+    return can_group_experts(ctx, args, experts, count) ? grouped_expert_bytes(args, experts, count)
+                                                        : sizes.bytes(count);
+  };
   std::int64_t at_once = tokens;
-  while (at_once > 1 &&
-         (at_once * args.k > kSliceChoices || sizes.bytes(at_once) > kExpertSliceBytes)) {
+  while (at_once > 1 && (at_once * args.k > kSliceChoices || bytes(at_once) > kExpertSliceBytes)) {
     at_once = (at_once + 1) / 2;
   }
   for (std::int64_t first = 0; first < tokens; first += at_once) {
@@ -203,7 +207,11 @@ void experts(ExecContext& ctx, const ExpertsArgs& args) {
     slice.weights = slice_rows(args.weights, first, count);
     slice.out = slice_rows(args.out, first, count);
     ArenaScope scope(*ctx.scratch);
-    Slice(ctx, slice, experts).run();
+    if (can_group_experts(ctx, args, experts, count)) {
+      grouped_experts(ctx, slice, experts);
+    } else {
+      Slice(ctx, slice, experts).run();
+    }
   }
 }
 
