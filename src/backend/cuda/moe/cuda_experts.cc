@@ -44,6 +44,12 @@ void add_facts(CudaExperts::Matrices& facts, const PackedMatrix& matrix) {
   facts.out = matrix.out();
   const CodeWeights* codes = cuda_matrix(&matrix).codes();
   (codes != nullptr ? facts.some_codes : facts.some_plain) = true;
+  if (facts.widths == 0 && codes != nullptr) {
+    facts.kind = codes->view.kind;
+    facts.zero = codes->view.zero;
+  }
+  facts.one_kind &=
+      codes != nullptr && codes->view.kind == facts.kind && codes->view.zero == facts.zero;
   const bool exl2 = codes != nullptr && codes->view.kind == ScaleKind::kExl2;
   facts.all_exl2 &= exl2;
   facts.all_gptq &= codes != nullptr && !exl2;

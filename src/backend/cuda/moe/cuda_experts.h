@@ -25,6 +25,10 @@ class CudaExperts final : public PackedExperts {
     bool is_identity = true;  // all have codes whose features are in their own order
     bool has_bias = false;
     WidthSet widths = 0;  // of codes, in any expert
+    // Whether all have codes with scales and zero points of one kind; then which.
+    bool one_kind = true;
+    ScaleKind kind = ScaleKind::kExl2;
+    std::int32_t zero = 0;
     // Codes, the most of any expert: k_steps of an n_tile; bytes of a copy_block, see CodeWeights.
     std::int32_t k_steps = 0;
     std::int32_t copy_block_bytes = 0;

@@ -40,31 +40,30 @@ class GroupedConsumer {
         stage_bytes_(in_register(launch.stage_bytes)),
         codes_at_(in_register(Shape::kRowsBytes + (warp_index() - 4) * launch.n_tile_room)),
         scales_at_(in_register(launch.scales_at)),
-        header_at_(in_register(launch.header_at)),
+        matrix_(in_register(grouped_matrix_of<Shape, kPaired>(warp_index() - 4))),
         factor_(factor),
         decoder_(warp_index() - 4, lane_, launch.low_bits, launch.high_bits) {}
 
   // Multiplies the CTA's tiles. Returns the lane's largest magnitude if results are activated.
   __device__ __forceinline__ float run() {
-    const float out_scale = *launch_.args.out_scale;
     const int step = static_cast<int>(gridDim.x) / Shape::kCluster;
     const int first = static_cast<int>(blockIdx.x) / Shape::kCluster;
     const int tiles = (cluster_tiles_of(launch_) - first + step - 1) / step;
 #pragma unroll 1
     for (int i = 0; i < tiles; ++i) {
       barrier_wait(&barriers_.full[stage_.index], stage_.phase);
-      switch (header().row_blocks) {
+      switch (header(stage_.index).row_blocks) {
         case 1:
-          run_tile<1>(out_scale);
+          run_tile<1>();
           break;
         case 2:
-          run_tile<2>(out_scale);
+          run_tile<2>();
           break;
         case 3:
-          run_tile<3>(out_scale);
+          run_tile<3>();
           break;
         default:
-          run_tile<4>(out_scale);
+          run_tile<4>();
       }
     }
     return largest_;
@@ -77,21 +76,21 @@ class GroupedConsumer {
     asm volatile("" : "+r"(value));
     return value;
   }
-  __device__ __forceinline__ const WgmmaStageHeader& header() const {
-    return *reinterpret_cast<const WgmmaStageHeader*>(memory_ + stage_.index * stage_bytes_ +
-                                                      header_at_);
+  __device__ __forceinline__ const WgmmaStageHeader& header(int stage) const {
+    return *reinterpret_cast<const WgmmaStageHeader*>(memory_ + stage * stage_bytes_ + scales_at_ -
+                                                      kStageHeaderBytes);
   }
 
   template <int kRowBlocks>
-  __device__ __forceinline__ void run_tile(float out_scale) {
-    const int4 place = *reinterpret_cast<const int4*>(&header().first_row);
+  __device__ __forceinline__ void run_tile() {
     // Operand A of one k_tile is dequantized while the wgmma of the one before reads its own.
     bool add = false;
     while (!multiply<0, kRowBlocks>(add) && !multiply<1, kRowBlocks>(true)) add = true;
     wgmma_wait_group<0>();
     fence_registers(first_of<kRowBlocks * kRowBlock / 2>(sums_));
+    const int4 place = *reinterpret_cast<const int4*>(&header(read_).first_row);
     release(true);
-    store<kRowBlocks>(place, out_scale);
+    store<kRowBlocks>(place, *launch_.args.out_scale);
   }
 
   // Issues the wgmmas of a k_tile, and waits for those of the one before. Returns whether it was
@@ -104,10 +103,10 @@ class GroupedConsumer {
     // registers.
     const std::uint32_t first = __shfl_sync(kAllLanes, shared_address(rows), 0);
     barrier_wait(&barriers_.full[stage_.index], stage_.phase);
-    const int4 head = *reinterpret_cast<const int4*>(rows + header_at_);
-    const int widths = kPaired && warp_index() - 4 >= Shape::kNTiles / 2 ? head.y : head.x;
+    const std::byte* scales = rows + scales_at_;
+    const auto* head = reinterpret_cast<const WgmmaStageHeader*>(scales - kStageHeaderBytes);
     KTileOperands& a = a_[kBuffer];
-    decoder_.decode(static_cast<std::uint32_t>(widths), rows + codes_at_, rows + scales_at_, a);
+    decoder_.decode(head->widths[matrix_], rows + codes_at_, scales, a);
     wgmma_fence();
     const std::uint64_t operand = row_operand(first);
     constexpr std::uint64_t kNext = 32 >> 4;  // 16 k further
@@ -118,9 +117,10 @@ class GroupedConsumer {
     wgmma_commit_group();
     wgmma_wait_group<1>();
     keep_alive(a_[1 - kBuffer]);
+    const int is_last = __shfl_sync(kAllLanes, head->is_last, 0);
     release(add);
     stage_.next(stages_);
-    return __shfl_sync(kAllLanes, head.w, 0) != 0;
+    return is_last != 0;
   }
 
   // Keeps the registers of operands alive that a running wgmma may read until here.
@@ -178,7 +178,7 @@ class GroupedConsumer {
   int stage_bytes_;
   int codes_at_;  // of the warp's n_tile in a stage
   int scales_at_;
-  int header_at_;
+  int matrix_;  // of the warp's n_tile
   float factor_;
   float largest_ = 0.0f;
   KTileDecoder<kGptq, Shape::kNTiles> decoder_;

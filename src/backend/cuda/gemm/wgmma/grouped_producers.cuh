@@ -188,7 +188,8 @@ __device__ __forceinline__ void produce_grouped_scales(const WgmmaGroupedLaunch&
       barrier_wait(&barriers.empty[stage.index], stage.phase ^ 1u);
       if (entry.bits != 0) producer.make(entry, to[u]);
       if (u == 0) {
-        auto& header = *reinterpret_cast<WgmmaStageHeader*>(stage_data + launch.header_at);
+        auto& header =
+            *reinterpret_cast<WgmmaStageHeader*>(stage_data + launch.scales_at - kStageHeaderBytes);
         if (lane_index() % 16 == 0) header.widths[lane_index() / 16] = widths;
         if (lane_index() == 0) {
           header.row_blocks = tile.row_blocks();

@@ -21,10 +21,9 @@ std::optional<WgmmaGroupedPlan> plan_wgmma_grouped(const DeviceFacts& facts,
   const int cluster_n_tiles = launch.tile_n_tiles * Shape::kCluster;
   launch.column_tiles = (n_tiles + cluster_n_tiles - 1) / cluster_n_tiles;
   launch.n_tile_room = Shape::kIterKSteps * k_step_bytes(args.widest);
-  launch.scales_at = Shape::kRowsBytes + Shape::kNTiles * launch.n_tile_room;
-  launch.header_at =
+  launch.scales_at = Shape::kRowsBytes + Shape::kNTiles * launch.n_tile_room + kStageHeaderBytes;
+  const int stage =
       launch.scales_at + Shape::kIterKSteps * stage_scale_bytes(args.gptq, Shape::kNTiles);
-  const int stage = launch.header_at + kStageHeaderBytes;
   launch.stage_bytes = (stage + kTileAlignment - 1) / kTileAlignment * kTileAlignment;
   launch.store_bytes = paired ? kActivateBytes : kStoreBytes;
   const int beside_stages = kTileAlignment + Shape::kNTiles * launch.store_bytes;

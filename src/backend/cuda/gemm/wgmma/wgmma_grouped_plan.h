@@ -89,8 +89,7 @@ struct WgmmaGroupedLaunch {
   int tile_n_tiles = 0;  // n_tiles of one matrix in a tile
   int stages = 0;
   int n_tile_room = 0;  // bytes of one n_tile's codes in a stage
-  int scales_at = 0;    // in a stage, behind activations and codes; then the header
-  int header_at = 0;
+  int scales_at = 0;    // in a stage, behind activations, codes and the header
   int stage_bytes = 0;
   std::uint32_t low_bits = kLowBits;  // see KTileDecoder
   std::uint32_t high_bits = kHighBits;
