@@ -55,48 +55,81 @@ struct Item {
   }
 };
 
-// The producer warp: copies everything that the CTA's items read. `args` is in shared memory.
-__device__ __forceinline__ void produce_items(const ExpertStreamArgs& p, PackedGemmArgs& args,
-                                              SmemPipeline<false>& pipeline) {
-  constexpr int kWords = sizeof(CodeMatrixView) / sizeof(uint2);
-  static_assert(sizeof(CodeMatrixView) % sizeof(uint2) == 0 && kWords <= 32);
-  Item item;
-  for (auto number = static_cast<int>(blockIdx.x);; number += static_cast<int>(gridDim.x)) {
-    item.load(p, number);
-    if (item.expert < 0) return;
-    __syncwarp();  // the item before has been issued
-    for (int i = 0; i < p.count; ++i) {
-      const auto* from = reinterpret_cast<const uint2*>(&p.matrices[i].table[item.expert].view);
-      auto* to = reinterpret_cast<uint2*>(&args.matrices[i].view);
-      if (lane_index() < kWords) to[lane_index()] = __ldg(from + lane_index());
-    }
-    __syncwarp();
-    for (int i = 0; i < p.count; ++i) {
-      if (lane_index() != 0) break;
-      // Counted from the first n_tile of this result.
-      CodeMatrixView& m = args.matrices[i].view;
-      const std::int64_t before = p.matrices[i].first_n_tile;
-      m.codes += before * m.n_tile_bytes;
-      m.scales += before * scale_stride(m.kind, m.groups);
-      m.n_tiles -= p.matrices[i].first_n_tile;
-    }
-    __syncwarp();
-    pipeline.produce(args, CopyBlockWalk(args, item.first_n_tile, item.first_n_tile + item.n_tiles,
-                                         p.item_n_tiles));
-  }
-}
+// The producer warp: copies everything that the CTA's items read. `args` is in shared memory. The
+// views of an item's matrices are loaded while the item before is copied.
+class ItemProducer {
+ public:
+  __device__ __forceinline__ ItemProducer(const ExpertStreamArgs& p, PackedGemmArgs& args)
+      : p_(p), args_(args) {}
 
-template <int TokenTiles>
+  __device__ __forceinline__ void run(SmemPipeline<false>& pipeline) {
+    const auto step = static_cast<int>(gridDim.x);
+    auto number = static_cast<int>(blockIdx.x);
+    Item next;
+    next.load(p_, number);
+    load_views(next);
+    Item after;
+    after.load(p_, number + step);
+    while (next.expert >= 0) {
+      const Item item = next;
+      store_views();
+      next = after;
+      load_views(next);
+      number += step;
+      after.load(p_, number + step);
+      pipeline.produce(args_, CopyBlockWalk(args_, item.first_n_tile,
+                                            item.first_n_tile + item.n_tiles, p_.item_n_tiles));
+    }
+  }
+
+ private:
+  static constexpr int kWords = sizeof(CodeMatrixView) / sizeof(uint2);
+  static_assert(sizeof(CodeMatrixView) % sizeof(uint2) == 0 && kWords <= 32);
+
+  __device__ __forceinline__ void load_views(const Item& item) {
+    if (item.expert < 0 || lane_index() >= kWords) return;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      if (i >= p_.count) break;
+      words_[i] = __ldg(reinterpret_cast<const uint2*>(&p_.matrices[i].table[item.expert].view) +
+                        lane_index());
+    }
+  }
+  __device__ __forceinline__ void store_views() {
+    __syncwarp();  // the item before has been issued
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      if (i >= p_.count) break;
+      CodeMatrixView& m = args_.matrices[i].view;
+      if (lane_index() < kWords) reinterpret_cast<uint2*>(&m)[lane_index()] = words_[i];
+      __syncwarp();
+      const std::int64_t before = p_.matrices[i].first_n_tile;
+      if (lane_index() == 0 && before > 0) {  // n_tiles count from the first of this result
+        m.codes += before * m.n_tile_bytes;
+        m.scales += before * scale_stride(m.kind, m.groups);
+        m.n_tiles -= p_.matrices[i].first_n_tile;
+      }
+    }
+    __syncwarp();
+  }
+
+  const ExpertStreamArgs& p_;
+  PackedGemmArgs& args_;
+  uint2 words_[2]{};
+};
+
+// A consumer warp multiplies NTiles n_tiles of an item, every parts-th k_block.
+template <int NTiles, int TokenTiles>
 class StreamConsumer {
  public:
-  // `partials`: shared memory for the sums of all parts but the first.
+  // `partials`: shared memory for the sums of all warps.
   __device__ __forceinline__ StreamConsumer(const ExpertStreamArgs& p, const PackedGemmArgs& args,
-                                            float4* partials)
+                                            float* partials)
       : p_(p),
         args_(args),
         lane_(lane_index()),
-        n_tile_(warp_index() % p.item_n_tiles),
-        part_(warp_index() / p.item_n_tiles),
+        group_(warp_index() % p.item_groups),
+        part_(warp_index() / p.item_groups),
         partials_(partials) {}
 
   __device__ __forceinline__ void run(SmemPipeline<false>& pipeline) {
@@ -109,18 +142,25 @@ class StreamConsumer {
       number += static_cast<int>(gridDim.x);
       next.load(p_, number);
       multiply(item, pipeline);
-      finish(item);
+      if (part_ < p_.parts) store(item);
     }
   }
 
  private:
+  static constexpr int kSlotFloats = NTiles * TokenTiles * kTokenTile * kNTileColumns;
+
+  // The sums of matrix m of a warp of this group.
+  __device__ __forceinline__ float* slot(int part, int m) const {
+    return partials_ + ((part * p_.item_groups + group_) * p_.count + m) * kSlotFloats;
+  }
+
   __device__ __forceinline__ void multiply(const Item& item, SmemPipeline<false>& pipeline) {
     const int token_bytes = p_.k_steps * kFragmentBytes;
+    const bool works = group_ * NTiles < item.n_tiles && part_ < p_.parts;
     StageView view;
-#pragma unroll
-    for (int m = 0; m < 2; ++m) {
-      totals_[m].clear();
-      if (m >= p_.count) break;
+    for (int m = 0; m < p_.count; ++m) {
+      Sums<NTiles, TokenTiles> totals;
+      totals.clear();
       InputReader<TokenTiles> input;
       input.open(reinterpret_cast<const std::byte*>(p_.matrices[m].fragments) +
                      std::int64_t{item.first_row} * token_bytes,
@@ -128,118 +168,98 @@ class StreamConsumer {
       int k_block = part_;
       do {
         pipeline.next(args_, nullptr, view);
-        if (n_tile_ < view.n_tiles && part_ < p_.parts) {
-          multiply_k_blocks(view, input, k_block, totals_[m]);
-        }
+        if (works) multiply_k_blocks(view, input, k_block, totals);
         pipeline.release();
       } while ((view.flags & kEndsNTiles) == 0);
+      if (m == 0) sync_group();  // the sums of the item before have been read
+      if (works) keep_sums(totals, item.live, slot(part_, m));
     }
+    sync_group();
   }
 
   // totals += this warp's k_blocks of a stage; `next` counts from the stage's first.
   __device__ __forceinline__ void multiply_k_blocks(const StageView& view,
                                                     const InputReader<TokenTiles>& input, int& next,
-                                                    Sums<1, TokenTiles>& totals) {
-    const std::byte* codes = view.codes + n_tile_ * view.code_stride;
-    const std::byte* scales = view.scales + n_tile_ * view.scale_stride;
+                                                    Sums<NTiles, TokenTiles>& totals) {
+    const int first = group_ * NTiles;
+    const int n_tiles = min(NTiles, view.n_tiles - first);
+    const std::byte* codes = view.codes + first * view.code_stride;
+    const std::byte* scales = view.scales + first * view.scale_stride;
     for (; next < view.k_blocks; next += p_.parts) {
       KBlock k_block;
       *reinterpret_cast<uint4*>(&k_block) = view.k_block_words[next];
-      KBlockSums<1, TokenTiles> sums;
-      multiply_k_block<kAllWidths>(k_block, {codes + k_block.offset * k_step_bytes(1), 0, 1}, input,
-                                   sums);
+      KBlockSums<NTiles, TokenTiles> sums;
+      multiply_k_block<kAllWidths>(
+          k_block, {codes + k_block.offset * k_step_bytes(1), view.code_stride, n_tiles}, input,
+          sums);
       const UniformScales of_group(p_, k_block, lane_, 1.0f / kCodeOne);
-      apply_scales(of_group.of(scales + k_block.group * scale_bytes(p_.kind), lane_), 0, sums,
-                   totals);
+      const std::byte* at = scales + k_block.group * scale_bytes(p_.kind);
+#pragma unroll
+      for (int i = 0; i < NTiles; ++i) {
+        apply_scales(of_group.of(at + min(i, n_tiles - 1) * view.scale_stride, lane_), i, sums,
+                     totals);
+      }
     }
     next -= view.k_blocks;
   }
 
-  // A barrier of the warps of this n_tile.
-  __device__ __forceinline__ void sync_parts() const {
-    asm volatile("bar.sync %0, %1;" ::"r"(2 + n_tile_), "r"(32 * p_.parts) : "memory");
-  }
-
-  // Adds the sums of all parts, and stores the results.
-  __device__ __forceinline__ void finish(const Item& item) {
+  // A barrier of the warps of this group.
+  __device__ __forceinline__ void sync_group() const {
     if (part_ >= p_.parts) return;
-    const auto slot = [&](int part, int m, int n) -> float4& {
-      return partials_[(((part - 1) * p_.item_n_tiles + n_tile_) * p_.count + m) * TokenTiles * 32 +
-                       n * 32 + lane_];
-    };
-    if (part_ > 0) {
-#pragma unroll
-      for (int m = 0; m < 2; ++m) {
-        if (m >= p_.count) break;
-#pragma unroll
-        for (int n = 0; n < TokenTiles; ++n) {
-          const float(&at)[4] = totals_[m].at[0][n];
-          slot(part_, m, n) = {at[0], at[1], at[2], at[3]};
-        }
-      }
-    }
-    sync_parts();
-    if (part_ == 0) {
-#pragma unroll
-      for (int m = 0; m < 2; ++m) {
-        if (m >= p_.count) break;
-#pragma unroll
-        for (int n = 0; n < TokenTiles; ++n) {
-          float(&at)[4] = totals_[m].at[0][n];
-          for (int part = 1; part < p_.parts; ++part) {
-            const float4 more = slot(part, m, n);
-            at[0] += more.x, at[1] += more.y, at[2] += more.z, at[3] += more.w;
-          }
-        }
-      }
-    }
-    sync_parts();  // the partial sums may be overwritten
-    if (part_ == 0 && n_tile_ < item.n_tiles) store(item);
+    asm volatile("bar.sync %0, %1;" ::"r"(2 + group_), "r"(32 * p_.parts) : "memory");
   }
 
-  __device__ __forceinline__ float with_bias(float value, int m, int column,
-                                             const Item& item) const {
+  // Element e of [n_tiles][live rows][16]: the sum of all parts, in their order.
+  __device__ __forceinline__ float sum_of(int m, int e) const {
+    const float* at = slot(0, m) + e;
+    const int stride = p_.item_groups * p_.count * kSlotFloats;
+    float sum = 0.0f;
+    for (int part = 0; part < p_.parts; ++part) sum += at[part * stride];
+    return sum;
+  }
+
+  __device__ __forceinline__ float with_bias(float value, int m, const Item& item,
+                                             int column) const {
+    if (!p_.has_bias) return value;
     const float* bias = p_.matrices[m].table[item.expert].bias;
     return bias == nullptr ? value
                            : value + bias[p_.matrices[m].first_n_tile * kNTileColumns + column];
   }
 
-  __device__ __forceinline__ void store(const Item& item) {
-    const int first = (item.first_n_tile + n_tile_) * kNTileColumns + lane_ / 4;
-#pragma unroll
-    for (int n = 0; n < TokenTiles; ++n)
-#pragma unroll
-      for (int c = 0; c < 4; ++c) {
-        const int token = n * kTokenTile + 2 * (lane_ % 4) + c % 2;
-        const int column = first + 8 * (c / 2);
-        if (token >= item.live || column >= p_.out) continue;
-        const int row = item.first_row + token;
-        const float scale = p_.row_scales[row];
-        float value = with_bias(totals_[0].at[0][n][c] * scale, 0, column, item);
-        if (p_.activates) {
-          const bool gated = p_.count == 2;
-          const float up =
-              gated ? with_bias(totals_[1].at[0][n][c] * scale, 1, column, item) : 0.0f;
-          value = activated(p_.activation, value, up, gated);
-        }
-        p_.to[row * p_.to_stride + column] = value;
+  // Adds the sums of all parts, and stores the results.
+  __device__ __forceinline__ void store(const Item& item) const {
+    const int n_tiles = min(NTiles, item.n_tiles - group_ * NTiles);
+    const int row_floats = item.live * kNTileColumns;
+    for (int e = part_ * 32 + lane_; e < n_tiles * row_floats; e += 32 * p_.parts) {
+      const int n_tile = e / row_floats;
+      const int row = item.first_row + e % row_floats / kNTileColumns;
+      const int column =
+          (item.first_n_tile + group_ * NTiles + n_tile) * kNTileColumns + e % kNTileColumns;
+      if (column >= p_.out) continue;
+      const float scale = p_.row_scales[row];
+      float value = with_bias(sum_of(0, e) * scale, 0, item, column);
+      if (p_.activates) {
+        const bool gated = p_.count == 2;
+        const float up = gated ? with_bias(sum_of(1, e) * scale, 1, item, column) : 0.0f;
+        value = activated(p_.activation, value, up, gated);
       }
+      p_.to[row * p_.to_stride + column] = value;
+    }
   }
 
   const ExpertStreamArgs& p_;
   const PackedGemmArgs& args_;
   int lane_;
-  int n_tile_;  // of an item
+  int group_;  // of NTiles n_tiles of an item
   int part_;
-  float4* partials_;
-  Sums<1, TokenTiles> totals_[2];
+  float* partials_;
 };
 
 #endif
 
 // Reads the sorted choices before pdl_wait(): the kernel in front triggers only after its own wait
 // (expert_prepare.cu). Shared memory: barriers, partial sums, the pipeline.
-template <int TokenTiles>
+template <int NTiles, int TokenTiles>
 __global__ void __launch_bounds__(kThreads, 1)
     expert_stream_kernel(const __grid_constant__ ExpertStreamArgs p,
                          const __grid_constant__ PipelineShape shape,
@@ -260,61 +280,81 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
   __syncthreads();
   if (threadIdx.x >= kConsumerThreads) {
-    produce_items(p, args, pipeline);
+    ItemProducer(p, args).run(pipeline);
     pdl_wait();
     return;
   }
-  StreamConsumer<TokenTiles>(p, args, reinterpret_cast<float4*>(shared + kBarrierBytes))
+  StreamConsumer<NTiles, TokenTiles>(p, args, reinterpret_cast<float*>(shared + kBarrierBytes))
       .run(pipeline);
 #endif
 }
 
-// Chooses the n_tiles of an item: the fewest bytes for the busiest CTA; wide items if equal.
-void choose_item(const DeviceFacts& facts, ExpertStreamArgs& args) {
+// N_tiles of a warp, and groups of them in an item.
+struct ItemShape {
+  int warp_n_tiles;
+  int groups;
+};
+constexpr ItemShape kItemShapes[] = {{3, 2}, {3, 1}, {1, 5}, {1, 3}};
+
+// Chooses the shape of items: the fewest n_tiles for the busiest CTA; the first shape if equal.
+ItemShape choose_shape(const DeviceFacts& facts, ExpertStreamArgs& args) {
   std::int64_t best = 0;
-  for (const int n_tiles : {5, 3, 1}) {
-    args.item_n_tiles = n_tiles;
+  ItemShape chosen = kItemShapes[0];
+  for (const ItemShape& shape : kItemShapes) {
+    args.item_n_tiles = shape.warp_n_tiles * shape.groups;
     const std::int64_t items = std::int64_t{args.rows.blocks} * groups_of(args);
     const std::int64_t turns = (items + facts.multiprocessors - 1) / facts.multiprocessors;
-    const std::int64_t cost = turns * n_tiles;
+    const std::int64_t cost = turns * args.item_n_tiles;
     if (best == 0 || cost < best) {
       best = cost;
-      args.parts = n_tiles;  // kept here until all are seen
+      chosen = shape;
     }
   }
-  args.item_n_tiles = args.parts;
-  args.parts = kConsumerWarps / args.item_n_tiles;
+  args.item_n_tiles = chosen.warp_n_tiles * chosen.groups;
+  args.item_groups = chosen.groups;
+  args.parts = kConsumerWarps / chosen.groups;
+  return chosen;
 }
 
-template <int TokenTiles>
-void start(ExecContext& ctx, ExpertStreamArgs args) {
+template <int NTiles, int TokenTiles>
+void start(ExecContext& ctx, const ExpertStreamArgs& args) {
   const DeviceFacts& facts = cuda_device(ctx).facts();
   PipelineShape shape;
+  shape.most_joined = 5;  // long stages where items are narrow
   for (int i = 0; i < args.count; ++i) {
     shape.make_room(args.matrices[i].copy_block_bytes, args.matrices[i].copy_block_scale_bytes);
   }
-  const int partial_bytes =
-      kConsumerWarps * args.count * TokenTiles * 32 * static_cast<int>(sizeof(float4));
+  const int partial_bytes = kConsumerWarps * args.count * NTiles * TokenTiles * kTokenTile *
+                            kNTileColumns * static_cast<int>(sizeof(float));
   constexpr int kReserved = 3072;  // static shared memory of the CTA, and the system's
   const int bytes = static_cast<int>(facts.shared_bytes_per_cta) - kReserved;
-  shape.fill(bytes - kBarrierBytes - partial_bytes, args.item_n_tiles);
-  BL_CUDA_CHECK(cudaFuncSetAttribute(expert_stream_kernel<TokenTiles>,
+  shape.fill(bytes - kBarrierBytes - partial_bytes, std::max(args.item_n_tiles, 5));
+  BL_CUDA_CHECK(cudaFuncSetAttribute(expert_stream_kernel<NTiles, TokenTiles>,
                                      cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
   const std::int64_t items = std::int64_t{args.rows.blocks} * groups_of(args);
   const auto ctas = static_cast<unsigned>(std::min<std::int64_t>(items, facts.multiprocessors));
   launch(shape_of(ctx, dim3(ctas), kThreads, static_cast<std::size_t>(bytes)),
-         expert_stream_kernel<TokenTiles>, args, shape, partial_bytes);
+         expert_stream_kernel<NTiles, TokenTiles>, args, shape, partial_bytes);
+}
+
+template <int TokenTiles>
+void start(ExecContext& ctx, const ExpertStreamArgs& args, const ItemShape& shape) {
+  if (shape.warp_n_tiles == 3) {
+    start<3, TokenTiles>(ctx, args);
+  } else {
+    start<1, TokenTiles>(ctx, args);
+  }
 }
 
 }  // namespace
 
 void expert_stream_gemm(ExecContext& ctx, const ExpertStreamArgs& args) {
   ExpertStreamArgs with = args;
-  choose_item(cuda_device(ctx).facts(), with);
+  const ItemShape shape = choose_shape(cuda_device(ctx).facts(), with);
   if (args.rows.block_rows == kStreamBlock) {
-    start<2>(ctx, with);
+    start<2>(ctx, with, shape);
   } else {
-    start<1>(ctx, with);
+    start<1>(ctx, with, shape);
   }
 }
 

@@ -2,8 +2,8 @@
 // Grouped GEMMs of few rows an expert with packed codes, compute capability 9.0 and later. CTAs are
 // persistent: each walks over items (a block of rows × a few n_tiles of its expert), and its
 // producer warp streams the codes of the next items through the smem pipeline while the consumer
-// warps multiply. A consumer warp has one n_tile of an item and every parts-th of its k_blocks; the
-// partial sums of an n_tile are added in a fixed order. With two matrices an item is the same
+// warps multiply. A consumer warp has one or three n_tiles of an item and every parts-th of its
+// k_blocks; the sums of all parts are added in a fixed order. With two matrices an item is the same
 // n_tiles of gate and of up, and the epilogue activates.
 //
 // Bound by reading the chosen experts' weights; bench/ladder/moe_decode.md says what share is
@@ -39,8 +39,11 @@ struct ExpertStreamArgs {
   ActivationParameters activation;
   float* to = nullptr;  // [rows, out]
   std::int64_t to_stride = 0;
-  // Set by expert_stream_gemm(): n_tiles of an item, and consumer warps of an n_tile.
+  bool has_bias = false;  // of any expert
+  // Set by expert_stream_gemm(): n_tiles of an item, groups of warps that share them, and the warps
+  // of a group.
   std::int32_t item_n_tiles = 0;
+  std::int32_t item_groups = 0;
   std::int32_t parts = 0;
 };
 

@@ -174,6 +174,7 @@ class Slice {
     ExpertStreamArgs gemm = stream_args(up, inputs.row_scales, inputs.k_steps);
     gemm.out = hidden.width;
     gemm.activates = true;
+    gemm.has_bias = gate.has_bias || up.has_bias;
     gemm.activation = activation_parameters(args_.activation);
     gemm.to = to;
     gemm.to_stride = hidden.first_stride;
@@ -241,6 +242,7 @@ class Slice {
       if (streams_) {
         ExpertStreamArgs stream = stream_args(down, hidden.row_scales, down.k_steps);
         stream.out = gemm.matrices[0].out;
+        stream.has_bias = down.has_bias;
         stream.to = gemm.out;
         stream.to_stride = gemm.out_stride;
         stream.matrices[0] = stream_matrix(down, hidden.to.fragments);

@@ -171,21 +171,20 @@ class GroupedSlice {
     WgmmaGroupedArgs gemm = paired_args(shape_);
     make_input(shape_.gate, kHalfGate, gemm);
     WgmmaActivation& activation = gemm.activation;
-    activation.rows = halves(shape_.choices * args_.intermediate);
-    activation.stride = args_.intermediate;
+    activation.rows = halves(shape_.choices * shape_.hidden_k);
+    activation.stride = shape_.hidden_k;
     activation.act_scale = floats(1);
     activation.kind = args_.activation.kind;
     run_gemm(gemm);
     if (!shape_.gathers) return {activation.rows, activation.act_scale, nullptr};
     GroupedGatherArgs gather;
     gather.rows = rows_;
-    gather.from = activation.rows;
+    gather.data = activation.rows;
+    gather.k = static_cast<std::int32_t>(shape_.hidden_k);
     gather.width = static_cast<std::int32_t>(args_.intermediate);
     gather.down = shape_.down.table;
-    gather.k = static_cast<std::int32_t>(shape_.hidden_k);
-    gather.to = halves(shape_.choices * shape_.hidden_k);
     gather_grouped_hidden(ctx_, gather);
-    return {gather.to, activation.act_scale, nullptr};
+    return {activation.rows, activation.act_scale, nullptr};
   }
 
   Hidden separate_gemms() {
@@ -254,10 +253,8 @@ std::size_t grouped_expert_bytes(const ExpertsArgs& args, const CudaExperts& exp
   const std::size_t tables = 2 * arena_bytes(DType::kI32, rows) +
                              arena_bytes(DType::kI32, tiles * 8) + f32_bytes(tokens) +
                              f32_bytes(rows) + 8 * f32_bytes(64);
-  const std::size_t hidden =
-      shape.activates ? f16_bytes(rows * args.intermediate) +
-                            (shape.gathers ? f16_bytes(rows * shape.hidden_k) : 0)
-                      : f32_bytes(rows * shape.first_stride()) + f16_bytes(rows * shape.hidden_k);
+  const std::size_t hidden = f16_bytes(rows * shape.hidden_k) +
+                             (shape.activates ? 0 : f32_bytes(rows * shape.first_stride()));
   return tables + f16_bytes(shape.input_rows() * shape.in_k) + hidden +
          f32_bytes(rows * shape.out_stride());
 }

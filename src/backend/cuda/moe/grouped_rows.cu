@@ -163,20 +163,19 @@ __global__ void __launch_bounds__(kThreads)
   pdl_trigger();
   pdl_wait();
   const auto row = static_cast<int>(blockIdx.x);
-  __half* to = p.to + std::int64_t{row} * p.k;
-  const bool live = row < *p.rows.live_rows;
-  if (live) {
-    const auto* from = reinterpret_cast<const uint4*>(p.from + std::int64_t{row} * p.width);
+  __half* data = p.data + std::int64_t{row} * p.k;
+  if (row < *p.rows.live_rows) {
+    const auto* from = reinterpret_cast<const uint4*>(data);
     for (int i = static_cast<int>(threadIdx.x); i < p.width / 8; i += kThreads) {
       reinterpret_cast<uint4*>(staged)[i] = from[i];
     }
     __syncthreads();
     const int expert = p.rows.experts[p.rows.choice_of_row[row]];
-    store_ordered(p.down[expert], p.k, to, [](int feature) { return staged[feature]; });
+    store_ordered(p.down[expert], p.k, data, [](int feature) { return staged[feature]; });
     return;
   }
   for (int i = static_cast<int>(threadIdx.x); i < p.k / 8; i += kThreads) {
-    reinterpret_cast<uint4*>(to)[i] = uint4{};
+    reinterpret_cast<uint4*>(data)[i] = uint4{};
   }
 }
 

@@ -51,14 +51,14 @@ struct GroupedHiddenArgs {
 };
 void make_grouped_hidden(ExecContext& ctx, const GroupedHiddenArgs& args);
 
-// Permutes binary16 rows into the order of k of their expert's down matrix.
+// Permutes the first `width` elements of each row into the order of k of its expert's down matrix,
+// in place.
 struct GroupedGatherArgs {
   ExpertRows rows;
-  const __half* from = nullptr;  // [choices, width]
-  std::int32_t width = 0;        // a multiple of 8
-  const ExpertMatrix* down = nullptr;
+  __half* data = nullptr;  // [choices, k]
   std::int32_t k = 0;
-  __half* to = nullptr;  // [choices, k]
+  std::int32_t width = 0;  // a multiple of 8, at most k
+  const ExpertMatrix* down = nullptr;
 };
 void gather_grouped_hidden(ExecContext& ctx, const GroupedGatherArgs& args);
 

@@ -20,12 +20,6 @@ using Shape = WgmmaShape<kGroupedTileRows>;
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-// The first kCount registers of an accumulator.
-template <int kCount, int kAll>
-__device__ __forceinline__ float (&first_of(float (&sums)[kAll]))[kCount] {
-  return reinterpret_cast<float(&)[kCount]>(sums);
-}
-
 template <bool kGptq, bool kPaired>
 class GroupedConsumer {
  public:
@@ -70,6 +64,12 @@ class GroupedConsumer {
   }
 
  private:
+  template <int kRowBlocks>
+  struct TileRegisters {
+    KTileOperands a[2];
+    float sums[kRowBlocks * kRowBlock / 2];
+  };
+
   // Pins a value in a register: the compiler would read parameters and lane numbers again every
   // k_tile.
   __device__ __forceinline__ static int in_register(int value) {
@@ -83,21 +83,23 @@ class GroupedConsumer {
 
   template <int kRowBlocks>
   __device__ __forceinline__ void run_tile() {
+    // Local to the tile, so that tiles of different sizes share no registers.
+    TileRegisters<kRowBlocks> registers;
     // Operand A of one k_tile is dequantized while the wgmma of the one before reads its own.
     bool add = false;
-    while (!multiply<0, kRowBlocks>(add) && !multiply<1, kRowBlocks>(true)) add = true;
+    while (!multiply<0>(registers, add) && !multiply<1>(registers, true)) add = true;
     wgmma_wait_group<0>();
-    fence_registers(first_of<kRowBlocks * kRowBlock / 2>(sums_));
+    fence_registers(registers.sums);
     const int4 place = *reinterpret_cast<const int4*>(&header(read_).first_row);
     release(true);
-    store<kRowBlocks>(place, *launch_.args.out_scale);
+    store<kRowBlocks>(registers.sums, place, *launch_.args.out_scale);
   }
 
   // Issues the wgmmas of a k_tile, and waits for those of the one before. Returns whether it was
   // the tile's last. Warps without an n_tile compute anyway; their results are discarded.
   template <int kBuffer, int kRowBlocks>
-  __device__ __forceinline__ bool multiply(bool add) {
-    auto& sums = first_of<kRowBlocks * kRowBlock / 2>(sums_);
+  __device__ __forceinline__ bool multiply(TileRegisters<kRowBlocks>& registers, bool add) {
+    auto& sums = registers.sums;
     const std::byte* rows = memory_ + stage_.index * stage_bytes_;
     // Shuffled so that the compiler knows it to be uniform: wgmma descriptors are in uniform
     // registers.
@@ -105,7 +107,7 @@ class GroupedConsumer {
     barrier_wait(&barriers_.full[stage_.index], stage_.phase);
     const std::byte* scales = rows + scales_at_;
     const auto* head = reinterpret_cast<const WgmmaStageHeader*>(scales - kStageHeaderBytes);
-    KTileOperands& a = a_[kBuffer];
+    KTileOperands& a = registers.a[kBuffer];
     decoder_.decode(head->widths[matrix_], rows + codes_at_, scales, a);
     wgmma_fence();
     const std::uint64_t operand = row_operand(first);
@@ -116,7 +118,7 @@ class GroupedConsumer {
     multiply_rows(sums, a[1][1], operand + 3 * kNext, true);
     wgmma_commit_group();
     wgmma_wait_group<1>();
-    keep_alive(a_[1 - kBuffer]);
+    keep_alive(registers.a[1 - kBuffer]);
     const int is_last = __shfl_sync(kAllLanes, head->is_last, 0);
     release(add);
     stage_.next(stages_);
@@ -141,9 +143,9 @@ class GroupedConsumer {
 
   // `place`: first row, rows and first n_tile of the tile.
   template <int kRowBlocks>
-  __device__ __forceinline__ void store(const int4& place, float out_scale) {
+  __device__ __forceinline__ void store(const float (&sums)[kRowBlocks * kRowBlock / 2],
+                                        const int4& place, float out_scale) {
     constexpr int kRows = kRowBlocks * kRowBlock;
-    auto& sums = first_of<kRows / 2>(sums_);
     const int own = warp_index() - 4;
     const int column = (place.z + grouped_n_tile_of<Shape, kPaired>(own)) * kNTileColumns;
     const int columns = launch_.args.out - column;
@@ -184,8 +186,6 @@ class GroupedConsumer {
   KTileDecoder<kGptq, Shape::kNTiles> decoder_;
   PipelineStage stage_;
   int read_ = 0;  // the stage that is released next
-  KTileOperands a_[2];
-  float sums_[Shape::kRows / 2];
 };
 
 #endif
