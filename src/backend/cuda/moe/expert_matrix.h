@@ -43,7 +43,8 @@ struct ExpertRows {
 
   // For grouped GEMMs, in place of blocks: rows without padding, [choices] of them, and the row
   // tiles of the experts. Null: blocks.
-  WgmmaRowTile* row_tiles = nullptr;       // [most_row_tiles(choices, experts)]
+  std::int32_t tile_rows = 0;
+  WgmmaRowTile* row_tiles = nullptr;       // [most_row_tiles()]
   std::int32_t* row_tile_count = nullptr;  // out
   std::int32_t* live_rows = nullptr;       // out
 };

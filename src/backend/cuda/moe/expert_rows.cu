@@ -59,7 +59,7 @@ __device__ void lay_out_row_tiles(const ExpertRows& rows, int* counts, int lane)
   for (int base = 0; base < rows.expert_count; base += 32) {
     const int expert = base + lane;
     const int count = expert < rows.expert_count ? counts[expert] : 0;
-    const int tiles = row_tiles_of(count);
+    const int tiles = (count + rows.tile_rows - 1) / rows.tile_rows;
     const int rows_end = warp_prefix(count, lane);
     const int tiles_end = warp_prefix(tiles, lane);
     WgmmaRowTile tile;
@@ -68,7 +68,6 @@ __device__ void lay_out_row_tiles(const ExpertRows& rows, int* counts, int lane)
     tile.tiles = tiles;
     tile.first_row = rows_before + rows_end - count;
     tile.rows = count;
-    tile.tile_rows = rows_of_tile(count);
     for (int i = 0; i < tiles; ++i) rows.row_tiles[tile.first_tile + i] = tile;
     if (expert < rows.expert_count) counts[expert] = tile.first_row;
     rows_before += __shfl_sync(kAllLanes, rows_end, 31);

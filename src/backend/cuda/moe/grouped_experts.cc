@@ -23,22 +23,26 @@ using Matrices = CudaExperts::Matrices;
 constexpr std::int64_t kFewestGroupedRows = 16;
 
 // What of a call depends on the matrices and the number of tokens alone.
-struct GroupedShape {
+struct ExpertShape {
   const Matrices& gate;
   const Matrices& up;
   const Matrices& down;
   std::int64_t choices;
+  std::int32_t tile_rows;
+  std::int64_t row_tiles;  // at most
   bool gated;
   bool activates;  // the activation is in the epilogue of gate and up
   bool gathers;    // its rows are permuted for down afterwards
   std::int64_t in_k;
   std::int64_t hidden_k;
 
-  GroupedShape(const ExpertsArgs& args, const CudaExperts& experts, std::int64_t tokens)
+  ExpertShape(const ExpertsArgs& args, const CudaExperts& experts, std::int64_t tokens)
       : gate(experts.matrices(CudaExperts::kGate)),
         up(experts.matrices(CudaExperts::kUp)),
         down(experts.matrices(CudaExperts::kDown)),
         choices(tokens * args.k),
+        tile_rows(choose_tile_rows(choices, std::min(choices, experts.count()))),
+        row_tiles(most_row_tiles(choices, experts.count(), tile_rows)),
         gated(args.fused_gate_up || gate.table != nullptr),
         activates(gate.table != nullptr && experts.one_permutation() && !gate.has_bias &&
                   !up.has_bias && args.intermediate % kNTileColumns == 0 &&
@@ -54,7 +58,7 @@ struct GroupedShape {
   std::int64_t out_stride() const { return ExpertScratch::rounded(down.out); }
 };
 
-WgmmaGroupedArgs gemm_args(const Matrices& matrices, std::int64_t rows) {
+WgmmaGroupedArgs gemm_args(const ExpertShape& shape, const Matrices& matrices) {
   WgmmaGroupedArgs args;
   args.views[0] = reinterpret_cast<const std::byte*>(matrices.table);
   args.view_stride = sizeof(ExpertMatrix);
@@ -63,13 +67,14 @@ WgmmaGroupedArgs gemm_args(const Matrices& matrices, std::int64_t rows) {
   args.widest = std::bit_width(matrices.widths) - 1;
   args.k_steps = matrices.k_steps;
   args.out = static_cast<std::int32_t>(matrices.out);
-  args.row_count = rows;
+  args.row_count = shape.choices;
+  args.tile_rows = shape.tile_rows;
   return args;
 }
 
 // Gate and up in one launch.
-WgmmaGroupedArgs paired_args(const GroupedShape& shape) {
-  WgmmaGroupedArgs args = gemm_args(shape.gate, shape.choices);
+WgmmaGroupedArgs paired_args(const ExpertShape& shape) {
+  WgmmaGroupedArgs args = gemm_args(shape, shape.gate);
   args.views[1] = reinterpret_cast<const std::byte*>(shape.up.table);
   args.count = 2;
   args.widest = std::bit_width(shape.gate.widths | shape.up.widths) - 1;
@@ -91,9 +96,9 @@ class GroupedSlice {
     rows_.choices = static_cast<std::int32_t>(shape_.choices);
     rows_.k = args.k;
     rows_.expert_count = static_cast<std::int32_t>(experts.count());
-    const std::int64_t tiles = most_row_tiles(shape_.choices, experts.count());
+    rows_.tile_rows = shape_.tile_rows;
     constexpr std::int64_t kTileInts = sizeof(WgmmaRowTile) / sizeof(std::int32_t);
-    rows_.row_tiles = reinterpret_cast<WgmmaRowTile*>(ints(tiles * kTileInts));
+    rows_.row_tiles = reinterpret_cast<WgmmaRowTile*>(ints(shape_.row_tiles * kTileInts));
     rows_.row_tile_count = ints(2);
     rows_.live_rows = rows_.row_tile_count + 1;
     rows_.row_of_choice = ints(shape_.choices);
@@ -103,7 +108,7 @@ class GroupedSlice {
   void run() {
     sort_choices(ctx_, rows_);
     const Hidden hidden = shape_.activates ? activated_gemm() : separate_gemms();
-    WgmmaGroupedArgs gemm = gemm_args(shape_.down, shape_.choices);
+    WgmmaGroupedArgs gemm = gemm_args(shape_, shape_.down);
     gemm.rows = hidden.rows;
     gemm.out_scale = hidden.scale;
     gemm.to = floats(shape_.choices * shape_.out_stride());
@@ -192,7 +197,7 @@ class GroupedSlice {
     std::int64_t column = 0;
     for (const Matrices* matrices : {&shape_.gate, &shape_.up}) {
       if (matrices->table == nullptr) continue;
-      WgmmaGroupedArgs gemm = gemm_args(*matrices, shape_.choices);
+      WgmmaGroupedArgs gemm = gemm_args(shape_, *matrices);
       make_input(*matrices, 1.0f, gemm);
       gemm.to = first + column;
       gemm.out_stride = shape_.first_stride();
@@ -218,7 +223,7 @@ class GroupedSlice {
 
   ExecContext& ctx_;
   const ExpertsArgs& args_;
-  GroupedShape shape_;
+  ExpertShape shape_;
   ExpertRows rows_;
   float* token_largest_ = nullptr;
 };
@@ -229,7 +234,7 @@ bool can_group_experts(const ExecContext& ctx, const ExpertsArgs& args, const Cu
                        std::int64_t tokens) {
   const DeviceFacts& facts = cuda_device(ctx).facts();
   if (ctx.deterministic || !has_wgmma(facts)) return false;
-  const GroupedShape shape(args, experts, tokens);
+  const ExpertShape shape(args, experts, tokens);
   if (shape.choices < kFewestGroupedRows * std::min(shape.choices, experts.count())) return false;
   const bool one_kind = has_one_kind(shape.up) && has_one_kind(shape.down) &&
                         (shape.gate.table == nullptr ||
@@ -239,19 +244,18 @@ bool can_group_experts(const ExecContext& ctx, const ExpertsArgs& args, const Cu
   const auto has_plan = [&](const WgmmaGroupedArgs& gemm) {
     return plan_wgmma_grouped(facts, gemm).has_value();
   };
-  if (!has_plan(gemm_args(shape.down, shape.choices))) return false;
+  if (!has_plan(gemm_args(shape, shape.down))) return false;
   if (shape.activates) return has_plan(paired_args(shape));
-  return has_plan(gemm_args(shape.up, shape.choices)) &&
-         (shape.gate.table == nullptr || has_plan(gemm_args(shape.gate, shape.choices)));
+  return has_plan(gemm_args(shape, shape.up)) &&
+         (shape.gate.table == nullptr || has_plan(gemm_args(shape, shape.gate)));
 }
 
 std::size_t grouped_expert_bytes(const ExpertsArgs& args, const CudaExperts& experts,
                                  std::int64_t tokens) {
-  const GroupedShape shape(args, experts, tokens);
+  const ExpertShape shape(args, experts, tokens);
   const std::int64_t rows = shape.choices;
-  const std::int64_t tiles = most_row_tiles(rows, experts.count());
   const std::size_t tables = 2 * arena_bytes(DType::kI32, rows) +
-                             arena_bytes(DType::kI32, tiles * 8) + f32_bytes(tokens) +
+                             arena_bytes(DType::kI32, shape.row_tiles * 8) + f32_bytes(tokens) +
                              f32_bytes(rows) + 8 * f32_bytes(64);
   const std::size_t hidden = f16_bytes(rows * shape.hidden_k) +
                              (shape.activates ? 0 : f32_bytes(rows * shape.first_stride()));

@@ -16,11 +16,9 @@
 namespace bl::cuda {
 namespace {
 
-using Shape = WgmmaShape<kGroupedTileRows>;
-
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-template <bool kGptq, bool kPaired>
+template <class Shape, bool kGptq, bool kPaired>
 class GroupedConsumer {
  public:
   // `memory`: through opaque_smem_ptr(). `factor`: multiplies activated results.
@@ -43,33 +41,24 @@ class GroupedConsumer {
     const int step = static_cast<int>(gridDim.x) / Shape::kCluster;
     const int first = static_cast<int>(blockIdx.x) / Shape::kCluster;
     const int tiles = (cluster_tiles_of(launch_) - first + step - 1) / step;
-#pragma unroll 1
     for (int i = 0; i < tiles; ++i) {
       barrier_wait(&barriers_.full[stage_.index], stage_.phase);
-      switch (header(stage_.index).row_blocks) {
-        case 1:
-          run_tile<1>();
-          break;
-        case 2:
-          run_tile<2>();
-          break;
-        case 3:
-          run_tile<3>();
-          break;
-        default:
-          run_tile<4>();
+      const int k_iters = in_register(header(stage_.index).k_iters);
+      // Operand A of one k_tile is dequantized while the wgmma of the one before reads its own.
+      for (int k_iter = 0; k_iter < k_iters; k_iter += 2) {
+        multiply<0>(k_iter);
+        if (k_iter + 1 < k_iters) multiply<1>(k_iter + 1);
       }
+      wgmma_wait_group<0>();
+      fence_registers(sums_);
+      const int4 place = *reinterpret_cast<const int4*>(&header(read_).first_row);
+      release(true);
+      store(place, *launch_.args.out_scale);
     }
     return largest_;
   }
 
  private:
-  template <int kRowBlocks>
-  struct TileRegisters {
-    KTileOperands a[2];
-    float sums[kRowBlocks * kRowBlock / 2];
-  };
-
   // Pins a value in a register: the compiler would read parameters and lane numbers again every
   // k_tile.
   __device__ __forceinline__ static int in_register(int value) {
@@ -81,25 +70,10 @@ class GroupedConsumer {
                                                       kStageHeaderBytes);
   }
 
-  template <int kRowBlocks>
-  __device__ __forceinline__ void run_tile() {
-    // Local to the tile, so that tiles of different sizes share no registers.
-    TileRegisters<kRowBlocks> registers;
-    // Operand A of one k_tile is dequantized while the wgmma of the one before reads its own.
-    bool add = false;
-    while (!multiply<0>(registers, add) && !multiply<1>(registers, true)) add = true;
-    wgmma_wait_group<0>();
-    fence_registers(registers.sums);
-    const int4 place = *reinterpret_cast<const int4*>(&header(read_).first_row);
-    release(true);
-    store<kRowBlocks>(registers.sums, place, *launch_.args.out_scale);
-  }
-
-  // Issues the wgmmas of a k_tile, and waits for those of the one before. Returns whether it was
-  // the tile's last. Warps without an n_tile compute anyway; their results are discarded.
-  template <int kBuffer, int kRowBlocks>
-  __device__ __forceinline__ bool multiply(TileRegisters<kRowBlocks>& registers, bool add) {
-    auto& sums = registers.sums;
+  // Issues the wgmmas of a k_tile, and waits for those of the one before. Warps without an n_tile
+  // compute anyway; their results are discarded.
+  template <int kBuffer>
+  __device__ __forceinline__ void multiply(int k_iter) {
     const std::byte* rows = memory_ + stage_.index * stage_bytes_;
     // Shuffled so that the compiler knows it to be uniform: wgmma descriptors are in uniform
     // registers.
@@ -107,22 +81,20 @@ class GroupedConsumer {
     barrier_wait(&barriers_.full[stage_.index], stage_.phase);
     const std::byte* scales = rows + scales_at_;
     const auto* head = reinterpret_cast<const WgmmaStageHeader*>(scales - kStageHeaderBytes);
-    KTileOperands& a = registers.a[kBuffer];
+    KTileOperands& a = a_[kBuffer];
     decoder_.decode(head->widths[matrix_], rows + codes_at_, scales, a);
     wgmma_fence();
     const std::uint64_t operand = row_operand(first);
     constexpr std::uint64_t kNext = 32 >> 4;  // 16 k further
-    multiply_rows(sums, a[0][0], operand, add);
-    multiply_rows(sums, a[0][1], operand + kNext, true);
-    multiply_rows(sums, a[1][0], operand + 2 * kNext, true);
-    multiply_rows(sums, a[1][1], operand + 3 * kNext, true);
+    multiply_rows(sums_, a[0][0], operand, k_iter > 0);
+    multiply_rows(sums_, a[0][1], operand + kNext, true);
+    multiply_rows(sums_, a[1][0], operand + 2 * kNext, true);
+    multiply_rows(sums_, a[1][1], operand + 3 * kNext, true);
     wgmma_commit_group();
     wgmma_wait_group<1>();
-    keep_alive(registers.a[1 - kBuffer]);
-    const int is_last = __shfl_sync(kAllLanes, head->is_last, 0);
-    release(add);
+    keep_alive(a_[1 - kBuffer]);
+    release(k_iter > 0);
     stage_.next(stages_);
-    return is_last != 0;
   }
 
   // Keeps the registers of operands alive that a running wgmma may read until here.
@@ -142,10 +114,8 @@ class GroupedConsumer {
   }
 
   // `place`: first row, rows and first n_tile of the tile.
-  template <int kRowBlocks>
-  __device__ __forceinline__ void store(const float (&sums)[kRowBlocks * kRowBlock / 2],
-                                        const int4& place, float out_scale) {
-    constexpr int kRows = kRowBlocks * kRowBlock;
+  __device__ __forceinline__ void store(const int4& place, float out_scale) {
+    constexpr int kRows = Shape::kRows;
     const int own = warp_index() - 4;
     const int column = (place.z + grouped_n_tile_of<Shape, kPaired>(own)) * kNTileColumns;
     const int columns = launch_.args.out - column;
@@ -161,13 +131,13 @@ class GroupedConsumer {
                           1 + own % kOther, is_up};
       const float seen =
           to.kind == Activation::kSilu
-              ? activate_tile<Activation::kSilu, kRows>(sums, out_scale, pair, factor_, results)
-              : activate_tile<Activation::kGeluTanh, kRows>(sums, out_scale, pair, factor_,
+              ? activate_tile<Activation::kSilu, kRows>(sums_, out_scale, pair, factor_, results)
+              : activate_tile<Activation::kGeluTanh, kRows>(sums_, out_scale, pair, factor_,
                                                             results);
       largest_ = fmaxf(largest_, seen);
     } else {
       float* to = launch_.args.to + place.x * launch_.args.out_stride + column;
-      store_sums<kRows>(sums, out_scale, room, {to, launch_.args.out_stride, place.y, columns},
+      store_sums<kRows>(sums_, out_scale, room, {to, launch_.args.out_stride, place.y, columns},
                         false);
     }
   }
@@ -186,11 +156,13 @@ class GroupedConsumer {
   KTileDecoder<kGptq, Shape::kNTiles> decoder_;
   PipelineStage stage_;
   int read_ = 0;  // the stage that is released next
+  KTileOperands a_[2];
+  float sums_[Shape::kRows / 2];
 };
 
 #endif
 
-template <bool kGptq, bool kPaired>
+template <class Shape, bool kGptq, bool kPaired>
 __global__ void __launch_bounds__(Shape::kThreads, 1)
     gemm_wgmma_grouped_kernel(const __grid_constant__ WgmmaGroupedLaunch launch,
                               const __grid_constant__ CUtensorMap rows) {
@@ -236,7 +208,8 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
     }
   } else {
     increase_registers<Shape::kManyRegisters>();
-    const float seen = GroupedConsumer<kGptq, kPaired>(launch, memory, barriers, factor).run();
+    const float seen =
+        GroupedConsumer<Shape, kGptq, kPaired>(launch, memory, barriers, factor).run();
     if constexpr (kPaired) {
       if (!activation.settles) store_cta_absmax<Shape>(seen, &largest, activation.largest);
     }
@@ -250,24 +223,24 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
 
 using GroupedKernel = void (*)(WgmmaGroupedLaunch, CUtensorMap);
 
+template <class Shape>
 GroupedKernel kernel_of(const WgmmaGroupedArgs& args) {
   if (args.gptq) {
-    return args.activates() ? gemm_wgmma_grouped_kernel<true, true>
-                            : gemm_wgmma_grouped_kernel<true, false>;
+    return args.activates() ? gemm_wgmma_grouped_kernel<Shape, true, true>
+                            : gemm_wgmma_grouped_kernel<Shape, true, false>;
   }
-  return args.activates() ? gemm_wgmma_grouped_kernel<false, true>
-                          : gemm_wgmma_grouped_kernel<false, false>;
+  return args.activates() ? gemm_wgmma_grouped_kernel<Shape, false, true>
+                          : gemm_wgmma_grouped_kernel<Shape, false, false>;
 }
 
-}  // namespace
-
-void gemm_wgmma_grouped(ExecContext& ctx, const WgmmaGroupedPlan& plan) {
+template <class Shape>
+void start(ExecContext& ctx, const WgmmaGroupedPlan& plan) {
   const WgmmaGroupedArgs& args = plan.launch.args;
   ArenaScope scope(*ctx.scratch);
   const CUtensorMap rows =
       half_rows_map(reinterpret_cast<const std::byte*>(args.rows), args.k_steps * kKStepSize,
-                    args.row_count, kRowBlock / Shape::kCluster);
-  const GroupedKernel kernel = kernel_of(args);
+                    args.row_count, Shape::kRows / Shape::kCluster);
+  const GroupedKernel kernel = kernel_of<Shape>(args);
   BL_CUDA_CHECK(
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, plan.bytes));
   const int clusters = cuda_device(ctx).facts().multiprocessors / Shape::kCluster;
@@ -282,6 +255,13 @@ void gemm_wgmma_grouped(ExecContext& ctx, const WgmmaGroupedPlan& plan) {
     activation.settles = true;
     launch(shape, kernel, launch_args, rows);
   }
+}
+
+}  // namespace
+
+void gemm_wgmma_grouped(ExecContext& ctx, const WgmmaGroupedPlan& plan) {
+  with_grouped_shape(plan.launch.args.tile_rows,
+                     [&]<class Shape>(Shape) { start<Shape>(ctx, plan); });
 }
 
 }  // namespace bl::cuda

@@ -28,15 +28,14 @@ struct GroupedTile {
     const auto* at =
         reinterpret_cast<const int4*>(launch.args.row_tiles + number / launch.column_tiles);
     const int4 a = __ldcg(at);
-    const int4 b = __ldcg(at + 1);
+    const int rows_of_group = __ldcg(&at[1].x);
     group = a.x;
     const int own = number - a.y * launch.column_tiles;
     first_n_tile = (own / a.z * Shape::kCluster + cta_in_cluster<Shape>()) * launch.tile_n_tiles;
-    const int before = own % a.z * b.y;
+    const int before = own % a.z * Shape::kRows;
     first_row = a.w + before;
-    rows = min(b.x - before, b.y);
+    rows = min(rows_of_group - before, Shape::kRows);
   }
-  __device__ __forceinline__ int row_blocks() const { return (rows + kRowBlock - 1) / kRowBlock; }
   __device__ __forceinline__ const CodeMatrixView& view(const WgmmaGroupedLaunch& launch,
                                                         int matrix) const {
     return *reinterpret_cast<const CodeMatrixView*>(launch.args.views[matrix] +
@@ -75,36 +74,26 @@ __device__ __forceinline__ int grouped_n_tile_of(int n_tile) {
   return kPaired ? n_tile % (Shape::kNTiles / 2) : n_tile;
 }
 
-// Warp 0: activations by TMA, each CTA of a cluster half of the rows for all. A box of the tensor
-// map is this CTA's part of a row block.
+// Warp 0: activations by TMA, each CTA of a cluster half of the rows for all.
 template <class Shape>
 __device__ __forceinline__ void produce_grouped_rows(const WgmmaGroupedLaunch& launch,
                                                      const CUtensorMap& rows, std::byte* memory,
                                                      WgmmaBarriers& barriers) {
   if (lane_index() != 0) return;
-  constexpr int kBoxRows = kRowBlock / Shape::kCluster;
-  constexpr int kRowBytes = kKTileKSteps * kKStepSize * 2;
+  constexpr int kOwnRows = Shape::kRows / Shape::kCluster;
+  static_assert(Shape::kIterKTiles == 1);
   const int own = cta_in_cluster<Shape>();
+  std::byte* to = memory + own * (Shape::kKTileBytes / Shape::kCluster);
   PipelineStage stage;
   for_each_grouped_tile<Shape>(launch, [&](const GroupedTile<Shape>& tile) {
     const int k_iters = k_iters_of<Shape>(tile.view(launch, 0).k_steps);
-    const int blocks = tile.row_blocks();
-    const int first = own * blocks * kBoxRows;
     for (int k_iter = 0; k_iter < k_iters; ++k_iter) {
       std::uint64_t* full = &barriers.full[stage.index];
-      std::byte* to = memory + stage.index * launch.stage_bytes + first * kRowBytes;
       barrier_wait(&barriers.empty[stage.index], stage.phase ^ 1u);
-      barrier_expect(full, Shape::kIterKTiles * blocks * kRowBlock * kRowBytes);
-#pragma unroll
-      for (int s = 0; s < Shape::kIterKTiles; ++s) {
-        const int k = (k_iter * Shape::kIterKTiles + s) * kKTileKSteps * kKStepSize;
-#pragma unroll 1
-        for (int b = 0; b < blocks; ++b) {
-          tensor_copy_to_all(to + s * Shape::kKTileBytes + b * kBoxRows * kRowBytes, &rows,
-                             {k, tile.first_row + first + b * kBoxRows}, full,
-                             (1u << Shape::kCluster) - 1);
-        }
-      }
+      barrier_expect(full, Shape::kRowsBytes);
+      tensor_copy_to_all(to + stage.index * launch.stage_bytes, &rows,
+                         {k_iter * kKTileKSteps * kKStepSize, tile.first_row + own * kOwnRows},
+                         full, (1u << Shape::kCluster) - 1);
       stage.next(launch.stages);
     }
   });
@@ -192,8 +181,7 @@ __device__ __forceinline__ void produce_grouped_scales(const WgmmaGroupedLaunch&
             *reinterpret_cast<WgmmaStageHeader*>(stage_data + launch.scales_at - kStageHeaderBytes);
         if (lane_index() % 16 == 0) header.widths[lane_index() / 16] = widths;
         if (lane_index() == 0) {
-          header.row_blocks = tile.row_blocks();
-          header.is_last = k_iter + 1 == k_iters;
+          header.k_iters = k_iters;
           *reinterpret_cast<int4*>(&header.first_row) = {tile.first_row, tile.rows,
                                                          tile.first_n_tile, 0};
         }

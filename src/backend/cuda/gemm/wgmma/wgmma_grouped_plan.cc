@@ -1,21 +1,16 @@
 #include "backend/cuda/gemm/wgmma/wgmma_grouped_plan.h"
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
 namespace bl::cuda {
 namespace {
 
-using Shape = WgmmaShape<kGroupedTileRows>;
-
-}  // namespace
-
-std::optional<WgmmaGroupedPlan> plan_wgmma_grouped(const DeviceFacts& facts,
-                                                   const WgmmaGroupedArgs& args) {
-  const bool paired = args.count == 2;
-  if (args.out % (paired ? kNTileColumns : 4) != 0) return std::nullopt;
-  WgmmaGroupedPlan plan;
+template <class Shape>
+void lay_out(const DeviceFacts& facts, WgmmaGroupedPlan& plan) {
   WgmmaGroupedLaunch& launch = plan.launch;
-  launch.args = args;
+  const WgmmaGroupedArgs& args = launch.args;
   launch.tile_n_tiles = Shape::kNTiles / args.count;
   const int n_tiles = (args.out + kNTileColumns - 1) / kNTileColumns;
   const int cluster_n_tiles = launch.tile_n_tiles * Shape::kCluster;
@@ -25,13 +20,47 @@ std::optional<WgmmaGroupedPlan> plan_wgmma_grouped(const DeviceFacts& facts,
   const int stage =
       launch.scales_at + Shape::kIterKSteps * stage_scale_bytes(args.gptq, Shape::kNTiles);
   launch.stage_bytes = (stage + kTileAlignment - 1) / kTileAlignment * kTileAlignment;
-  launch.store_bytes = paired ? kActivateBytes : kStoreBytes;
+  launch.store_bytes = args.activates() ? kActivateBytes : kStoreBytes;
   const int beside_stages = kTileAlignment + Shape::kNTiles * launch.store_bytes;
-  const int room = wgmma_dynamic_room(facts);
-  launch.stages = std::min(kMaxWgmmaStages, (room - beside_stages) / launch.stage_bytes);
+  launch.stages =
+      std::min(kMaxWgmmaStages, (wgmma_dynamic_room(facts) - beside_stages) / launch.stage_bytes);
   launch.stores_at = launch.stages * launch.stage_bytes;
-  if (launch.stages < 2) return std::nullopt;
   plan.bytes = launch.stores_at + beside_stages;
+}
+
+}  // namespace
+
+int choose_tile_rows(std::int64_t rows, std::int64_t groups) {
+  // The end of a tile costs as much as so many rows.
+  constexpr double kTileEnd = 48.0;
+  const double average = static_cast<double>(rows) / static_cast<double>(groups);
+  const double deviation = std::sqrt(average);
+  int best = 0;
+  double least = 0.0;
+  for (const int tile_rows : kGroupedTileRows) {
+    double tiles = 0.0;  // the mean over a normal distribution, from seven points
+    for (const auto& [offset, weight] : {std::pair{0.0, 0.4}, {1.0, 0.24}, {2.0, 0.06}}) {
+      for (const double sign : {-1.0, 1.0}) {
+        const double n = std::max(1.0, average + sign * offset * deviation);
+        tiles += (offset == 0.0 ? 0.5 : 1.0) * weight * std::ceil(n / tile_rows);
+      }
+    }
+    const double cost = tiles * (tile_rows + kTileEnd);
+    if (best == 0 || cost < least) {
+      best = tile_rows;
+      least = cost;
+    }
+  }
+  return best;
+}
+
+std::optional<WgmmaGroupedPlan> plan_wgmma_grouped(const DeviceFacts& facts,
+                                                   const WgmmaGroupedArgs& args) {
+  if (args.out % (args.activates() ? kNTileColumns : 4) != 0) return std::nullopt;
+  WgmmaGroupedPlan plan;
+  plan.launch.args = args;
+  with_grouped_shape(args.tile_rows, [&]<class Shape>(Shape) { lay_out<Shape>(facts, plan); });
+  if (plan.launch.stages < 2) return std::nullopt;
   return plan;
 }
 

@@ -4,11 +4,11 @@
 // number of rows: a kernel in front writes a list of row tiles, and the persistent CTAs walk over
 // row tiles × column tiles from it.
 //
-// Tiles, warp roles and pipeline stages are those of wgmma_plan.h, with these differences. A row
-// tile has 64 to Shape::kRows rows, in steps of 64, and a wgmma of as many columns, so that groups
-// of few rows do not pay for whole tiles. Tables of k_steps are read from global memory, since
-// every tile may have another matrix. The scale producers write a header into each stage, so that
-// consumer warps need to look up nothing.
+// Tiles, warp roles and pipeline stages are those of wgmma_plan.h, with these differences. The host
+// chooses how many rows a row tile has from the average number of rows of a group, since a wgmma of
+// fewer columns costs less. Tables of k_steps are read from global memory, since every tile may
+// have another matrix. The scale producers write a header into each stage, so that consumer warps
+// need to look up nothing.
 
 #include <cstdint>
 #include <optional>
@@ -17,9 +17,35 @@
 
 namespace bl::cuda {
 
-// The most rows of a row tile, and what numbers of rows are rounded up to.
-inline constexpr int kGroupedTileRows = 256;
-inline constexpr int kRowBlock = 64;
+// A tile of kTileRows rows × 128 columns.
+template <int kTileRows>
+struct GroupedShape : WgmmaShape<256> {
+  static_assert(kTileRows % 32 == 0 && kTileRows <= 256);
+  static constexpr int kRows = kTileRows;
+  static constexpr int kKTileBytes = kRows * kKTileKSteps * kKStepSize * 2;
+  static constexpr int kRowsBytes = kIterKTiles * kKTileBytes;
+};
+
+// Calls f(GroupedShape) with the shape of tiles of `tile_rows` rows, one of kGroupedTileRows.
+inline constexpr int kGroupedTileRows[] = {64, 128, 160, 192, 256};
+template <class F>
+auto with_grouped_shape(int tile_rows, const F& f) {
+  switch (tile_rows) {
+    case 64:
+      return f(GroupedShape<64>{});
+    case 128:
+      return f(GroupedShape<128>{});
+    case 160:
+      return f(GroupedShape<160>{});
+    case 192:
+      return f(GroupedShape<192>{});
+    default:
+      return f(GroupedShape<256>{});
+  }
+}
+
+// Returns the rows of a row tile that cost least if `rows` rows are in `groups` groups by chance.
+int choose_tile_rows(std::int64_t rows, std::int64_t groups);
 
 // A row tile, as the kernel that sorts rows writes it. Each row tile of a group says how all row
 // tiles of that group lie.
@@ -29,35 +55,27 @@ struct alignas(16) WgmmaRowTile {
   std::int32_t tiles = 0;       // row tiles of the group
   std::int32_t first_row = 0;   // of the group
   std::int32_t rows = 0;        // of the group
-  std::int32_t tile_rows = 0;   // of each row tile; the last one has the rest
-  std::int32_t unused[2] = {};
+  std::int32_t unused[3] = {};
 };
 static_assert(sizeof(WgmmaRowTile) == 32);
 
 // What consumer warps need to know of a pipeline stage; in shared memory.
 struct alignas(16) WgmmaStageHeader {
   std::uint32_t widths[2];  // of the k_steps of each matrix, a byte each
-  std::int32_t row_blocks;  // of the tile
-  std::int32_t is_last;     // whether the tile ends with this stage
-  std::int32_t first_row;   // of the tile
+  std::int32_t k_iters;     // stages of the tile
+  std::int32_t unused;
+  std::int32_t first_row;  // of the tile
   std::int32_t rows;
   std::int32_t first_n_tile;
-  std::int32_t unused;
+  std::int32_t also_unused;
 };
 inline constexpr int kStageHeaderBytes = 32;
 static_assert(sizeof(WgmmaStageHeader) == kStageHeaderBytes);
 
-// Row tiles of a group of `rows` rows, and the rows of each.
-BL_HD constexpr int row_tiles_of(int rows) {
-  return (rows + kGroupedTileRows - 1) / kGroupedTileRows;
-}
-BL_HD constexpr int rows_of_tile(int rows) {
-  const int tiles = row_tiles_of(rows);
-  return tiles == 0 ? 0 : ((rows + tiles - 1) / tiles + kRowBlock - 1) / kRowBlock * kRowBlock;
-}
 // The most row tiles that `rows` rows in `groups` groups can have.
-constexpr std::int64_t most_row_tiles(std::int64_t rows, std::int64_t groups) {
-  return rows / kGroupedTileRows + (rows < groups ? rows : groups);
+constexpr std::int64_t most_row_tiles(std::int64_t rows, std::int64_t groups,
+                                      std::int64_t tile_rows) {
+  return rows / tile_rows + (rows < groups ? rows : groups);
 }
 
 // out = *out_scale · rows · W of each row's group, or act(gate) · up of two matrices.
@@ -73,6 +91,7 @@ struct WgmmaGroupedArgs {
   std::int32_t out = 0;          // columns of one matrix
   const __half* rows = nullptr;  // [row_count][k_steps · 32], 16-byte aligned
   std::int64_t row_count = 0;
+  std::int32_t tile_rows = 256;                  // of kGroupedTileRows
   const WgmmaRowTile* row_tiles = nullptr;       // device
   const std::int32_t* row_tile_count = nullptr;  // device
   const float* out_scale = nullptr;              // device
