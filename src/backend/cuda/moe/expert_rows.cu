@@ -16,10 +16,6 @@ constexpr int kThreads = 256;
 constexpr int kMostSortThreads = 1024;
 constexpr int kAhead = 8;  // loads of a lane in flight
 
-__device__ __forceinline__ bool exists(const ExpertRows& rows, int expert) {
-  return static_cast<unsigned>(expert) < static_cast<unsigned>(rows.expert_count);
-}
-
 // Inclusive prefix sum over the lanes of a warp.
 __device__ __forceinline__ int warp_prefix(int value, int lane) {
 #pragma unroll
@@ -127,6 +123,7 @@ __global__ void __launch_bounds__(kMostSortThreads)
   const int part = (rows.choices + threads - 1) / threads * 32;
   const int begin = warp_index() * part;
   const int end = min(begin + part, rows.choices);
+#pragma unroll 8
   for (int c = begin + lane_index(); c < end; c += 32) {
     const int expert = rows.experts[c];
     if (exists(rows, expert)) atomicAdd(own + expert, 1);
@@ -162,13 +159,12 @@ __global__ void __launch_bounds__(kThreads)
   const int column = static_cast<int>(blockIdx.x * kThreads + threadIdx.x) * kPack;
   if (column >= p.columns) return;
   const int token = static_cast<int>(blockIdx.y);
-  const std::int32_t* row_of_choice = p.rows.row_of_choice + token * p.rows.k;
   const float* weights = p.rows.weights + token * p.rows.weight_stride;
   float* out = p.out + token * p.out_stride + column;
   auto sum = load_pack<kPack>(out);
 #pragma unroll 4
   for (int j = 0; j < p.rows.k; ++j) {
-    const int row = row_of_choice[j];
+    const int row = row_of_choice(p.rows, token * p.rows.k + j);
     if (row < 0) continue;
     auto y = load_pack<kPack>(p.y + row * p.y_stride + column);
     const float scale = p.row_scales != nullptr ? p.row_scales[row] : 1.0f;

@@ -47,8 +47,14 @@ struct Item {
     const int block = number / groups;
     expert = -1;
     if (block >= p.rows.blocks) return;
-    expert = __ldcg(p.rows.expert_of_block + block);
-    live = __ldcg(p.rows.rows_of_block + block);
+    if (p.rows.one_token) {
+      const int chosen = __ldcg(p.rows.experts + block);
+      live = exists(p.rows, chosen) ? 1 : 0;
+      expert = live > 0 ? chosen : 0;
+    } else {
+      expert = __ldcg(p.rows.expert_of_block + block);
+      live = __ldcg(p.rows.rows_of_block + block);
+    }
     first_row = block * p.rows.block_rows;
     first_n_tile = number % groups * p.item_n_tiles;
     n_tiles = min(p.item_n_tiles, n_tiles_of(p.out) - first_n_tile);
@@ -235,16 +241,29 @@ class StreamConsumer {
       const int row = item.first_row + e % row_floats / kNTileColumns;
       const int column =
           (item.first_n_tile + group_ * NTiles + n_tile) * kNTileColumns + e % kNTileColumns;
-      if (column >= p_.out) continue;
-      const float scale = p_.row_scales[row];
-      float value = with_bias(sum_of(0, e) * scale, 0, item, column);
-      if (p_.activates) {
-        const bool gated = p_.count == 2;
-        const float up = gated ? with_bias(sum_of(1, e) * scale, 1, item, column) : 0.0f;
-        value = activated(p_.activation, value, up, gated);
-      }
-      p_.to[row * p_.to_stride + column] = value;
+      const float value = column < p_.out ? result(item, e, row, column) : 0.0f;
+      if (column < p_.out) p_.to[row * p_.to_stride + column] = value;
+      if (p_.row_largest != nullptr) raise_largest(row, fabsf(value));
     }
+  }
+
+  __device__ __forceinline__ float result(const Item& item, int e, int row, int column) const {
+    const float scale = p_.row_scales[row];
+    const float value = with_bias(sum_of(0, e) * scale, 0, item, column);
+    if (!p_.activates) return value;
+    const bool gated = p_.count == 2;
+    const float up = gated ? with_bias(sum_of(1, e) * scale, 1, item, column) : 0.0f;
+    return activated(p_.activation, value, up, gated);
+  }
+
+  // Sixteen lanes have the columns of a row, and come here together.
+  __device__ __forceinline__ void raise_largest(int row, float value) const {
+    const unsigned lanes = 0xffffu << (lane_ & 16);
+#pragma unroll
+    for (int distance = 8; distance > 0; distance /= 2) {
+      value = fmaxf(value, __shfl_xor_sync(lanes, value, distance));
+    }
+    if (lane_ % 16 == 0) atomicMax(p_.row_largest + row, __float_as_uint(value));
   }
 
   const ExpertStreamArgs& p_;

@@ -39,6 +39,8 @@ struct ExpertStreamArgs {
   ActivationParameters activation;
   float* to = nullptr;  // [rows, out]
   std::int64_t to_stride = 0;
+  // [rows] raised to the bits of the results' magnitudes, or null. The maximum has no order.
+  std::uint32_t* row_largest = nullptr;
   bool has_bias = false;  // of any expert
   // Set by expert_stream_gemm(): n_tiles of an item, groups of warps that share them, and the warps
   // of a group.

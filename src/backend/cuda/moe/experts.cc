@@ -79,6 +79,7 @@ class Slice {
     } else {
       rows_.block_rows = choices > kManyRows * used ? kLargeBlock : kSmallBlock;
     }
+    rows_.one_token = streams_ && args.x.rows() == 1;
     rows_.blocks =
         static_cast<std::int32_t>(most_blocks(choices, experts.count(), rows_.block_rows));
     count_ = std::int64_t{rows_.blocks} * rows_.block_rows;
@@ -89,7 +90,7 @@ class Slice {
   }
 
   void run() {
-    sort_choices(ctx_, rows_);
+    if (!rows_.one_token) sort_choices(ctx_, rows_);
     second_gemm(streams_ ? streamed_gemm() : first_gemms());
   }
 
@@ -129,6 +130,7 @@ class Slice {
     input.k_steps = static_cast<std::int32_t>(sizes_.input_k_steps);
     input.row_scales = floats(count_);
     input.weigh = args_.weights_on_input;
+    input.hidden_largest = hidden_largest_;
     for (int i = 0; i < gemm.count; ++i) {
       if (i == 0 || !experts_.one_input_layout()) {
         const auto role = gemm.count == 2 && i == 0 ? CudaExperts::kGate : CudaExperts::kUp;
@@ -170,7 +172,9 @@ class Slice {
     ExpertGemmArgs inputs;  // whose matrices get packed activations
     add_matrix(inputs, gate);
     add_matrix(inputs, up);
+    hidden_largest_ = reinterpret_cast<std::uint32_t*>(ints(count_));
     pack_inputs(inputs);
+    hidden.largest = hidden_largest_;
     ExpertStreamArgs gemm = stream_args(up, inputs.row_scales, inputs.k_steps);
     gemm.out = hidden.width;
     gemm.activates = true;
@@ -178,6 +182,7 @@ class Slice {
     gemm.activation = activation_parameters(args_.activation);
     gemm.to = to;
     gemm.to_stride = hidden.first_stride;
+    gemm.row_largest = hidden_largest_;
     gemm.matrices[0] =
         stream_matrix(gate.table != nullptr ? gate : up, inputs.matrices[0].fragments);
     if (gate.table != nullptr) {
@@ -273,6 +278,7 @@ class Slice {
   const CudaExperts& experts_;
   ExpertScratch sizes_;
   bool streams_;
+  std::uint32_t* hidden_largest_ = nullptr;  // [rows] of the streamed path
   ExpertRows rows_;
   std::int64_t count_ = 0;  // of all blocks, live or not
 };

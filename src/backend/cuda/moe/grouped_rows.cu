@@ -1,5 +1,7 @@
 #include "backend/cuda/moe/grouped_rows.h"
 
+#include <algorithm>
+
 #include "backend/cuda/device/launch.cuh"
 #include "backend/cuda/device/warp_reduce.cuh"
 #include "backend/cuda/gemm/activations/act_f16.cuh"
@@ -18,8 +20,9 @@ __device__ __forceinline__ void store_ordered(const ExpertMatrix& matrix, int k,
   const auto* features = reinterpret_cast<const int4*>(matrix.feature_of_k);
   const int eights = matrix.view.k_steps * (kKStepSize / 8);
   auto* out = reinterpret_cast<uint4*>(to);
+  const auto threads = static_cast<int>(blockDim.x);
   const auto value = [&](int feature) { return feature < 0 ? 0u : std::uint32_t{at(feature)}; };
-  for (int i = static_cast<int>(threadIdx.x); i < k / 8; i += kThreads) {
+  for (int i = static_cast<int>(threadIdx.x); i < k / 8; i += threads) {
     if (i >= eights) {
       out[i] = uint4{};
       continue;
@@ -160,13 +163,14 @@ __global__ void __launch_bounds__(kThreads)
 __global__ void __launch_bounds__(kThreads)
     grouped_gather_kernel(const __grid_constant__ GroupedGatherArgs p) {
   extern __shared__ __align__(16) std::uint16_t staged[];
+  const auto threads = static_cast<int>(blockDim.x);
   pdl_trigger();
   pdl_wait();
   const auto row = static_cast<int>(blockIdx.x);
   __half* data = p.data + std::int64_t{row} * p.k;
   if (row < *p.rows.live_rows) {
     const auto* from = reinterpret_cast<const uint4*>(data);
-    for (int i = static_cast<int>(threadIdx.x); i < p.width / 8; i += kThreads) {
+    for (int i = static_cast<int>(threadIdx.x); i < p.width / 8; i += threads) {
       reinterpret_cast<uint4*>(staged)[i] = from[i];
     }
     __syncthreads();
@@ -174,7 +178,7 @@ __global__ void __launch_bounds__(kThreads)
     store_ordered(p.down[expert], p.k, data, [](int feature) { return staged[feature]; });
     return;
   }
-  for (int i = static_cast<int>(threadIdx.x); i < p.k / 8; i += kThreads) {
+  for (int i = static_cast<int>(threadIdx.x); i < p.k / 8; i += threads) {
     reinterpret_cast<uint4*>(data)[i] = uint4{};
   }
 }
@@ -199,7 +203,10 @@ void make_grouped_hidden(ExecContext& ctx, const GroupedHiddenArgs& args) {
 }
 
 void gather_grouped_hidden(ExecContext& ctx, const GroupedGatherArgs& args) {
-  launch(rows_shape(ctx, args.rows.choices, args.width), grouped_gather_kernel, args);
+  LaunchShape shape = rows_shape(ctx, args.rows.choices, args.width);
+  // Narrow rows get small CTAs, of which more are in flight.
+  shape.block.x = static_cast<unsigned>(std::clamp(args.k / 8 / 32 * 32, 32, kThreads));
+  launch(shape, grouped_gather_kernel, args);
 }
 
 }  // namespace bl::cuda
