@@ -308,10 +308,6 @@ __global__ void __launch_bounds__(kThreads, 1)
 #endif
 }
 
-// Copy_blocks of one n_tile that a stage holds: narrow items get several along K, since a stage
-// costs every warp some 60 instructions.
-constexpr int kLongStage = 6;
-
 // N_tiles of a warp, and groups of them in an item.
 struct ItemShape {
   int warp_n_tiles;
@@ -343,7 +339,7 @@ template <int NTiles, int TokenTiles>
 void start(ExecContext& ctx, const ExpertStreamArgs& args) {
   const DeviceFacts& facts = cuda_device(ctx).facts();
   PipelineShape shape;
-  shape.most_joined = kLongStage;
+  shape.most_joined = 5;  // long stages where items are narrow
   for (int i = 0; i < args.count; ++i) {
     shape.make_room(args.matrices[i].copy_block_bytes, args.matrices[i].copy_block_scale_bytes);
   }
@@ -351,7 +347,7 @@ void start(ExecContext& ctx, const ExpertStreamArgs& args) {
                             kNTileColumns * static_cast<int>(sizeof(float));
   constexpr int kReserved = 3072;  // static shared memory of the CTA, and the system's
   const int bytes = static_cast<int>(facts.shared_bytes_per_cta) - kReserved;
-  shape.fill(bytes - kBarrierBytes - partial_bytes, std::max(args.item_n_tiles, kLongStage));
+  shape.fill(bytes - kBarrierBytes - partial_bytes, std::max(args.item_n_tiles, 5));
   BL_CUDA_CHECK(cudaFuncSetAttribute(expert_stream_kernel<NTiles, TokenTiles>,
                                      cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
   const std::int64_t items = std::int64_t{args.rows.blocks} * groups_of(args);
