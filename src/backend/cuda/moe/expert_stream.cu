@@ -19,6 +19,8 @@ BL_HD constexpr int groups_of(const ExpertStreamArgs& p) {
   return (n_tiles_of(p.out) + p.item_n_tiles - 1) / p.item_n_tiles;
 }
 
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+
 // Scales of experts that all have codes of one kind, which is uniform in a launch.
 struct UniformScales {
   ExlScales exl2;
@@ -31,8 +33,6 @@ struct UniformScales {
     return gptq.kind == ScaleKind::kExl2 ? exl2.of(scales, lane) : gptq.of(scales, lane);
   }
 };
-
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
 // An item of a CTA. Blocks in use come first, so the first item without an expert ends the walk.
 struct Item {

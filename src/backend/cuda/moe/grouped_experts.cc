@@ -20,7 +20,7 @@ using Matrices = CudaExperts::Matrices;
 
 // Average rows of a chosen expert from which on grouped GEMMs are faster
 // (bench/ladder/moe_prefill).
-constexpr std::int64_t kFewestGroupedRows = 24;
+constexpr std::int64_t kFewestGroupedRows = 16;
 
 // What of a call depends on the matrices and the number of tokens alone.
 struct ExpertShape {
