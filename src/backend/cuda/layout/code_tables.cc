@@ -45,8 +45,9 @@ std::vector<std::byte> tables_of(const CodePackPlan& plan, const CodePackPlan::L
   };
   put_all(plan, layout);
   put_table(at(layout.features), plan.feature_of_k);
-  put_table(at(layout.k_step_table),
-            make_k_step_table(plan.k_blocks, static_cast<int>(plan.k_steps()), plan.n_tile_bytes()));
+  put_table(
+      at(layout.k_step_table),
+      make_k_step_table(plan.k_blocks, static_cast<int>(plan.k_steps()), plan.n_tile_bytes()));
   for (std::size_t i = 0; i < plan.k_splits.size(); ++i)
     put_all(plan.k_splits[i], layout.k_splits[i]);
   return bytes;
