@@ -34,4 +34,10 @@ inline bool is_large(const GemmProblem& problem, const PackedMatrix& weight, std
   return !problem.deterministic && tokens >= problem.thresholds.large_or_wgmma_from(wgmma);
 }
 
+// Whether there are so few tokens that every CTA packs the activations for itself, where the int8
+// GEMV can run them (gemv_i8/).
+inline bool packs_in_cta(const GemmProblem& problem, std::int64_t tokens) {
+  return !problem.deterministic && tokens < problem.thresholds.skinny_from;
+}
+
 }  // namespace bl::cuda
