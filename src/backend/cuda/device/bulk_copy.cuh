@@ -1,6 +1,6 @@
 #pragma once
-// Bulk copies (TMA) from global to shared memory (PTX ISA, cp.async.bulk; compute capability 9.0 and
-// later), and the mbarriers that these and cp.async complete on (8.0 and later).
+// Bulk copies (TMA) from global to shared memory (PTX ISA, cp.async.bulk; compute capability 9.0
+// and later), and the mbarriers that these and cp.async complete on (8.0 and later).
 
 #include <cuda.h>
 
@@ -32,22 +32,6 @@ __device__ __forceinline__ void barrier_arrive(std::uint64_t* barrier) {
                : "memory");
 }
 
-__device__ __forceinline__ void barrier_wait(std::uint64_t* barrier, std::uint32_t phase) {
-  asm volatile(
-      "{\n"
-      ".reg .pred done;\n"
-      "again:\n"
-#if __CUDA_ARCH__ >= 900
-      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-#else
-      "mbarrier.test_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-#endif
-      "@!done bra again;\n"
-      "}\n" ::"r"(shared_address(barrier)),
-      "r"(phase)
-      : "memory");
-}
-
 // Returns whether the phase of this parity is complete, without waiting.
 __device__ __forceinline__ bool barrier_test(std::uint64_t* barrier, std::uint32_t phase) {
   std::uint32_t done;
@@ -63,6 +47,24 @@ __device__ __forceinline__ bool barrier_test(std::uint64_t* barrier, std::uint32
   return done != 0;
 }
 
+__device__ __forceinline__ void barrier_wait(std::uint64_t* barrier, std::uint32_t phase) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "again:\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@!done bra again;\n"
+      "}\n" ::"r"(shared_address(barrier)),
+      "r"(phase)
+      : "memory");
+#else
+  // Waiting warps must leave the others the issue slots.
+  constexpr unsigned kNanoseconds = 32;
+  while (!barrier_test(barrier, phase)) __nanosleep(kNanoseconds);
+#endif
+}
+
 // Arrives at the barrier when the copy_small() calls that this thread has made so far are complete.
 // The arrival must be included in the count given to barrier_init() (`noinc`).
 __device__ __forceinline__ void barrier_arrive_behind_copies(std::uint64_t* barrier) {
@@ -76,27 +78,31 @@ __device__ __forceinline__ void copy_small(void* to, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from)
                : "memory");
 }
-// copy_small() with an L2 cache policy (cache_policy.cuh).
+// copy_small() with an L2 cache policy (cache_policy.cuh) on 9.0 and later. Not on 8.x, because
+// there ptxas 13.0 makes operands of such copies that the card refuses (tools/check_machine_code).
 __device__ __forceinline__ void copy_small(void* to, const void* from, std::uint64_t policy) {
+#if __CUDA_ARCH__ >= 900
   asm volatile(
       "cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(shared_address(to)),
       "l"(from), "l"(policy)
       : "memory");
+#else
+  copy_small(to, from);
+#endif
 }
 
 // What a bulk copy does, by the whole warp with cp.async: `to`, `from` and `bytes` are the same for
-// all lanes, and multiples of 16. `policy`: an L2 policy, or nothing. The copies are covered by the
-// caller's next barrier_arrive_behind_copies().
-template <class... Policy>
+// all lanes, and multiples of 16. The caller's next barrier_arrive_behind_copies() covers the
+// copies.
 __device__ __forceinline__ void copy_by_warp(void* to, const std::byte* from, int bytes,
-                                             const Policy&... policy) {
+                                             std::uint64_t policy) {
   constexpr int kRound = 32 * 16;
   const int lane_at = static_cast<int>(threadIdx.x) % 32 * 16;
   std::byte* lane_to = static_cast<std::byte*>(to) + lane_at;
   from += lane_at;
 #pragma unroll 4
   for (int left = bytes - lane_at; left > 0; left -= kRound, lane_to += kRound, from += kRound) {
-    copy_small(lane_to, from, policy...);
+    copy_small(lane_to, from, policy);
   }
 }
 

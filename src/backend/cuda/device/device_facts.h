@@ -20,7 +20,7 @@ struct DeviceFacts {
   std::size_t card_shared_bytes_per_multiprocessor = 0;
   bool is_stand_in() const { return card_shared_bytes_per_multiprocessor != 0; }
   bool dependent_launch() const { return compute_capability >= 90; }
-  // Whether there are cp.async and mbarriers, from which the pipelines of packed GEMMs are made.
+  // Whether there are cp.async and mbarriers, from which the pipeline of the int8 GEMV is made.
   bool shared_pipelines() const { return compute_capability >= 80; }
 };
 

@@ -128,7 +128,7 @@ PackedGemm make_packed_gemm(const GemmProblem& problem, PartitionCache& partitio
   args.accumulate = matmul.epilogue.accumulate;
   if (args.gated) args.activation = activation_parameters(*activation);
   args.tokens = static_cast<int>(std::min<std::int64_t>(kMaxSkinnyTokens, tokens));
-  if (tokens == 1 || packs_in_cta(problem, tokens)) {
+  if (tokens == 1 || packs_in_cta(problem, tokens, *outputs[0]->weight)) {
     fuse_for_gemv(problem, partitions, gemm);
   } else {
     gemm.partials_out = matmul.epilogue.partials_out;

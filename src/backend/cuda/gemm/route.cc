@@ -85,7 +85,7 @@ std::int64_t partials_left(const GemmProblem& problem, PartitionCache& partition
                            const PackedMatrix& weight, std::int64_t tokens) {
   const CodeWeights* codes = cuda_matrix(&weight).codes();
   if (codes == nullptr || !problem.facts.shared_pipelines()) return 0;
-  if (packs_in_cta(problem, tokens)) {
+  if (packs_in_cta(problem, tokens, weight)) {
     return gemv_can_split_k(problem, partitions, weight, tokens) ? 1 : 0;
   }
   if (tokens == 1 || problem.deterministic || is_large(problem, weight, tokens)) return 0;
@@ -103,7 +103,7 @@ std::int64_t staged_fragments_width(const GemmProblem& problem, PartitionCache& 
   }
   const std::int64_t k = std::int64_t{codes->view.k_steps} * kKStepSize;
   // Elements without a feature would have to be cleared.
-  if (k != reader.in() || packs_in_cta(problem, tokens)) return 0;
+  if (k != reader.in() || packs_in_cta(problem, tokens, reader)) return 0;
   if (max_skinny_tokens(problem.facts) != kStagedTileTokens) return 0;
   return skinny_plan_of(problem, partitions, reader, tokens).regs.exists() ? k : 0;
 }
@@ -165,7 +165,7 @@ class Router {
 
   // Plans the int8 GEMV with everything that the problem asks to fuse; false if that is impossible.
   bool route_gemv() {
-    if (core().staged_x != nullptr || !packs_in_cta(problem_, tokens_) ||
+    if (core().staged_x != nullptr || !packs_in_cta(problem_, tokens_, *core().outputs[0].weight) ||
         !have_codes_of_one_format(core()) || any_large() || !gemv_can_fuse()) {
       return false;
     }
@@ -215,7 +215,8 @@ class Router {
     const Prologue& prologue = core().prologue;
     const Epilogue& epilogue = core().epilogue;
     if (tokens_ == 1 || !have_codes_of_one_format(core()) || problem_.deterministic ||
-        packs_in_cta(problem_, tokens_) || is_large(problem_, *core().outputs[0].weight, tokens_)) {
+        packs_in_cta(problem_, tokens_, *core().outputs[0].weight) ||
+        is_large(problem_, *core().outputs[0].weight, tokens_)) {
       return false;
     }
     if (prologue.norm != nullptr && !packing_can_fuse_norm(core())) return false;
@@ -279,7 +280,7 @@ PackedLaunch plan_packed(const GemmProblem& problem, PartitionCache& partitions,
   PackedLaunch launch;
   launch.gemm = make_packed_gemm(problem, partitions, outputs);
   const bool staged = problem.gemm.staged_x != nullptr;
-  if (!staged && packs_in_cta(problem, tokens)) {
+  if (!staged && packs_in_cta(problem, tokens, *outputs[0]->weight)) {
     const CtaRanges ranges = gemv_ranges(launch.gemm, partitions, problem.facts.multiprocessors);
     if (const auto gemv = plan_gemv_i8_launch(problem.facts, launch.gemm.args, ranges)) {
       launch.kernel = GemmKernel::kGemvI8;
@@ -358,7 +359,7 @@ GemmFusion fusion_offered(const GemmProblem& problem, PartitionCache& partitions
   // both layouts; apart, it makes one (bench/ladder/gemv_i8.md).
   const GatedMatrices& gated = query.gated;
   if (gated.down != nullptr && query.activation != nullptr && query.tokens == 1 &&
-      packs_in_cta(problem, 1) && problem.facts.shared_pipelines() &&
+      packs_in_cta(problem, 1, *gated.down) && problem.facts.shared_pipelines() &&
       is_plain_silu(activation_parameters(*query.activation)) && is_exl2(gated.gate) &&
       is_exl2(gated.up) && is_exl2(gated.down)) {
     fusion.deferred_gate_mul = cuda_matrix(gated.gate).codes()->input_layout !=

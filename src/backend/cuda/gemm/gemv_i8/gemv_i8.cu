@@ -74,7 +74,8 @@ struct alignas(128) Shared {
   alignas(128) uint4 zeros[kInputZeroBytes / sizeof(uint4)];
 };
 static_assert(sizeof(Shared<1>) == offsetof(Shared<1>, zeros) + kInputZeroBytes);
-static_assert(sizeof(Shared<1>) == gemv_fixed_bytes(1) && sizeof(Shared<kGemvTokens>) == gemv_fixed_bytes(kGemvTokens));
+static_assert(sizeof(Shared<1>) == gemv_fixed_bytes(1) &&
+              sizeof(Shared<kGemvTokens>) == gemv_fixed_bytes(kGemvTokens));
 
 struct LimbStrides {
   int token;       // bytes from one token's limbs to the next one's
@@ -250,8 +251,8 @@ class GemvConsumer {
     if (e >= kWarpSums<Tokens>) return;
     ResultTarget& target = shared_.targets[waiting][e];
     const ResultIndex index = index_of(matrix, n_tiles, e);
-    const bool has_one = e < n_tiles.count * kNTileColumns * Tokens &&
-                         (Tokens == 1 || index.token < args.tokens);
+    const bool has_one =
+        e < n_tiles.count * kNTileColumns * Tokens && (Tokens == 1 || index.token < args.tokens);
     float* to = has_one ? result_at<Tokens == 1>(index, args) : nullptr;
     target.to = to;
     shared_.columns[waiting][e] = index.column * kMaxMatrices + matrix;

@@ -7,8 +7,8 @@
 // stages have equal length. Bulk copies issue one after the other, so only codes use them; scales
 // are copied by cp.async, 16 bytes a lane, into room that bulk copies never write, so that no proxy
 // fence is needed. K_blocks are not copied at all: they are the same for all n_tiles and stay in
-// shared memory (copy_tables in gemv_i8.cu). On compute capability 8.x, which has no bulk copies, the
-// producer warp copies codes by cp.async too.
+// shared memory (copy_tables in gemv_i8.cu). On compute capability 8.x, which has no bulk copies,
+// the producer warp copies codes by cp.async too.
 
 #include "backend/cuda/device/cache_policy.cuh"
 #include "backend/cuda/gemm/gemv_i8/gemv_i8_plan.h"
@@ -104,13 +104,20 @@ class GemvPipeline {
   }
   // This warp is done with the current stage.
   __device__ __forceinline__ void release() {
+#if __CUDA_ARCH__ >= 900
     // Every lane arrives: one lane behind __syncwarp() would do, but racecheck cannot follow that.
     barrier_arrive(empty_ + stage_);
+#else
+    __syncwarp();
+    if (lane_index() == 0) barrier_arrive(empty_ + stage_);
+#endif
     next_stage();
   }
 
  private:
   static constexpr int kMaxInFlight = 2;  // stages
+  // Arrivals that release a stage.
+  static constexpr int kReleases = __CUDA_ARCH__ >= 900 ? kConsumerWarps * 32 : kConsumerWarps;
 
   // Describes the contents of a stage; offsets count from the stage's data.
   struct alignas(16) StageHeader {
@@ -131,7 +138,7 @@ class GemvPipeline {
 #pragma unroll
       for (int i = first; i < end; ++i) {
         barrier_init(full_ + i, 1 + 32);  // the header's lane, and each lane's cp.async
-        barrier_init(empty_ + i, kConsumerWarps * 32);
+        barrier_init(empty_ + i, kReleases);
       }
       if (end == kMaxStages) barrier_init(row_read_, 1);
       barrier_init_fence();

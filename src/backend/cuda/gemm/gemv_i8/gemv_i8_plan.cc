@@ -176,10 +176,9 @@ std::optional<GemvPlan> plan_gemv_i8_launch(const DeviceFacts& facts, const Pack
     return std::nullopt;
   }
   const auto room = static_cast<int>(facts.shared_bytes_per_cta);
-  const GemvSmemLayout layout = lay_out_gemv_i8(args, ranges,
-                                                {.fixed = gemv_fixed_bytes(args.tokens),
-                                                 .all = room,
-                                                 .pipeline = facts.shared_pipelines()});
+  const GemvSmemLayout layout = lay_out_gemv_i8(
+      args, ranges,
+      {.fixed = gemv_fixed_bytes(args.tokens), .all = room, .pipeline = facts.shared_pipelines()});
   if (args.tokens > 1 && layout.pipeline.stages < kFewestForSeveral) return std::nullopt;
   if (layout.bytes > room) return std::nullopt;
   return GemvPlan{ranges, layout};

@@ -18,9 +18,9 @@ namespace bl::cuda {
 // Stages of the pipeline and their contents, in bytes.
 struct GemvPipelineShape {
   int stages = 0;
-  int scale_room = 0;   // scales, in front of the codes
-  int stage_bytes = 0;  // scales and codes
-  int most_joined = 1;  // copy_blocks in a stage of a single n_tile
+  int scale_room = 0;                 // scales, in front of the codes
+  int stage_bytes = 0;                // scales and codes
+  int most_joined = 1;                // copy_blocks in a stage of a single n_tile
   int n_tiles_at_once = kGemvNTiles;  // n_tiles of a group
   // Whether stages are filled, one after the other, before the row has been read: the copies slow
   // the row down, and weights that arrive late may cost less than a late row

@@ -5,13 +5,13 @@
 // integer is two limbs, 256 · high + low, each a signed byte. Codes become the bytes of operand A
 // of mma.m16n8k32: in its lower half of k the codes of s = 0 (code_matrix.h) by one mask a
 // register, in its upper half the bytes as they are, that is 16 times the codes of s = 1 plus the
-// codes of s = 0. With one token the columns of B use what it leaves free. Columns 0 and 1: the high
-// and low limbs of s = 0 in the lower half and zeros in the upper. Columns 2 and 3: the limbs of s =
-// 1, as −x in the lower half and x in the upper, so that the codes of s = 0 cancel. Columns 4 to 7:
-// copies. Lane 4g + t ends with the sums of the k with s = t % 2. With two to four tokens the codes
-// of s = 1 are shifted down (separate_halves), and columns 2n and 2n + 1 are the high and low limbs
-// of token n: lane 4g + t ends with the sums of token t. The sums are exact: 32 bits cannot overflow
-// within a k_block.
+// codes of s = 0. With one token the columns of B use what it leaves free. Columns 0 and 1: the
+// high and low limbs of s = 0 in the lower half and zeros in the upper. Columns 2 and 3: the limbs
+// of s = 1, as −x in the lower half and x in the upper, so that the codes of s = 0 cancel. Columns
+// 4 to 7: copies. Lane 4g + t ends with the sums of the k with s = t % 2. With two to four tokens
+// the codes of s = 1 are shifted down (separate_halves), and columns 2n and 2n + 1 are the high and
+// low limbs of token n: lane 4g + t ends with the sums of token t. The sums are exact: 32 bits
+// cannot overflow within a k_block.
 
 #include <type_traits>
 
@@ -28,8 +28,8 @@ inline constexpr int kLimbBits = 14;
 // fragment_offset; then, in the same place, their limbs in the order of operand B: for column n (of
 // four) and lane t, at 8 (4n + t), the word of the upper half of k and that of the lower; byte 2e +
 // r of a word is k = 16s + 8r + 2t + e. With several tokens a token has two columns, 64 bytes a
-// k_step. Behind all k_steps lie the limb scales: 16 bytes a k_step, used in the first k_step of each
-// k_block.
+// k_step. Behind all k_steps lie the limb scales: 16 bytes a k_step, used in the first k_step of
+// each k_block.
 inline constexpr int kColumnBytes = 32;
 
 struct LimbScale {

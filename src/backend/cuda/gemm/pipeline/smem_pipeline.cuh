@@ -5,9 +5,8 @@
 // released it. Weights never wait for the launch in front (programmatic dependent launch);
 // activations that travel with them do.
 //
-// On compute capability 8.x, which has no bulk copies, the whole producer warp copies by cp.async, and
-// the full barrier completes when each lane's copies have arrived. On 7.5 there is no producer: the
-// consumer warps walk over the same copy_blocks and read them from global memory.
+// Below compute capability 9.0 there are no bulk copies: there the consumer warps walk over the
+// same copy_blocks and read them from global memory.
 
 #include "backend/cuda/device/bulk_copy.cuh"
 #include "backend/cuda/device/cache_policy.cuh"
@@ -147,7 +146,7 @@ __device__ __forceinline__ const std::byte* first_fragments(const PackedGemmArgs
          args.first_token * m.view.k_steps * kFragmentBytes;
 }
 
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
 // kFragments: the activations of shape.tokens tokens travel with the weights; else the consumer
 // warps have them already.
@@ -166,8 +165,7 @@ class SmemPipeline {
   // Initialises the barriers: called by one thread, before the CTA's first barrier.
   __device__ void init() {
     for (int i = 0; i < kMaxStages; ++i) {
-      // 1: the lane that writes the header. 32: each lane's cp.async.
-      barrier_init(full_ + i, kBulk ? 1 : 1 + 32);
+      barrier_init(full_ + i, 1);
       barrier_init(empty_ + i, kConsumerWarps * 32);
     }
     barrier_init_fence();
@@ -178,7 +176,7 @@ class SmemPipeline {
   // (bench/ladder/gemm_skinny.md).
   __device__ void produce(const PackedGemmArgs& args, CopyBlockWalk walk) {
     const int first_stage = stage_;
-    bool waited = !kFragments || !kBulk;
+    bool waited = !kFragments;
     int issued = 0;
     while (walk.open_group()) {
       const int joined = max(shape_.most_joined / walk.n_tiles().count, 1);
@@ -199,7 +197,6 @@ class SmemPipeline {
         const int at = allocate(load.bytes);
         issue_weights(lane, load, walk.flags(i + joined - 1, copy_blocks), at);
         if (kFragments && waited) issue_fragments(args, stage_);
-        if constexpr (!kBulk) barrier_arrive_behind_copies(full_ + stage_);
         ++issued;
         next_stage();
       }
@@ -240,7 +237,6 @@ class SmemPipeline {
   }
 
  private:
-  static constexpr bool kBulk = __CUDA_ARCH__ >= 900;
   // Stages whose weights are copied before any fragments.
   static constexpr int kEarlyLoads = 1;
 
@@ -347,65 +343,33 @@ class SmemPipeline {
       header.first_n_tile = lane.n_tiles.first;
       header.n_tiles = lane.n_tiles.count;
       *this->header(stage_) = header;
-#if __CUDA_ARCH__ >= 900
       barrier_expect(barrier, load.k_blocks + lane.n_tiles.count * (load.scales + load.codes) +
                                   copy_block.k_steps * fragment_bytes());
-#else
-      barrier_arrive(barrier);
-#endif
     }
     __syncwarp();
-    copy_weights(lane, load, data_ + at, barrier);
-  }
-
-#if __CUDA_ARCH__ >= 900
-  __device__ __forceinline__ void copy_weights(const Lane& lane, const StageLayout& load,
-                                               std::byte* to, std::uint64_t* barrier) {
+    std::byte* to = data_ + at;
     if (lane.role == Lane::kCodes) {
       bulk_copy(to + load.codes_at + lane.n_tile * load.codes,
-                lane.from + std::int64_t{load.copy_block.offset} * 64, load.codes, barrier,
+                lane.from + std::int64_t{copy_block.offset} * 64, load.codes, barrier,
                 evict_first());
     } else if (lane.role == Lane::kScales) {
       bulk_copy(to + load.k_blocks + lane.n_tile * load.scales, lane.from + load.first_scale,
                 load.scales, barrier, evict_first());
     } else if (lane.role == Lane::kKBlocks) {
-      bulk_copy(to, lane.from + load.copy_block.first_k_block * 16, load.k_blocks, barrier);
+      bulk_copy(to, lane.from + copy_block.first_k_block * 16, load.k_blocks, barrier);
     }
   }
-#else
-  // Returns lane `lane`'s address to all lanes.
-  __device__ __forceinline__ static const std::byte* address_of(const std::byte* own, int lane) {
-    return reinterpret_cast<const std::byte*>(
-        __shfl_sync(kAllLanes, reinterpret_cast<std::uint64_t>(own), lane));
-  }
-  __device__ __forceinline__ void copy_weights(const Lane& lane, const StageLayout& load,
-                                               std::byte* to, std::uint64_t*) {
-    const std::uint64_t policy = evict_first();
-#pragma unroll 1
-    for (int i = 0; i < lane.n_tiles.count; ++i) {
-      copy_by_warp(to + load.codes_at + i * load.codes,
-                   address_of(lane.from, i) + std::int64_t{load.copy_block.offset} * 64, load.codes,
-                   policy);
-      copy_by_warp(to + load.k_blocks + i * load.scales,
-                   address_of(lane.from, 8 + i) + load.first_scale, load.scales, policy);
-    }
-    copy_by_warp(to, address_of(lane.from, 16) + load.copy_block.first_k_block * 16, load.k_blocks,
-                 policy);
-  }
-#endif
 
   // Copies the fragments of all tokens for a stage, which are contiguous.
   __device__ __forceinline__ void issue_fragments(const PackedGemmArgs& args, int stage) {
     __syncwarp();
-    const StageHeader& of = *header(stage);
-    const std::byte* from = first_fragments(args, args.matrices[of.matrix]) +
-                            std::int64_t{of.first_k_step} * fragment_bytes();
-    const int bytes = of.k_steps * fragment_bytes();
-#if __CUDA_ARCH__ >= 900
-    if (lane_index() == 0) bulk_copy(data_ + of.fragments_at, from, bytes, full_ + stage);
-#else
-    copy_by_warp(data_ + of.fragments_at, from, bytes);
-#endif
+    if (lane_index() == 0) {
+      const StageHeader& of = *header(stage);
+      bulk_copy(data_ + of.fragments_at,
+                first_fragments(args, args.matrices[of.matrix]) +
+                    std::int64_t{of.first_k_step} * fragment_bytes(),
+                of.k_steps * fragment_bytes(), full_ + stage);
+    }
   }
 
   // Issues the fragments of the stages whose weights were copied ahead of pdl_wait().

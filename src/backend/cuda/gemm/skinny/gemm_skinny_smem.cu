@@ -17,15 +17,14 @@ struct Launch {
   PackedGemmArgs args;
   PipelineShape pipeline;
   const std::int32_t* begins = nullptr;  // of the CTAs' ranges
-  int halves = 1;  // buffers of partial sums
   // In shared memory, behind the barriers: the warps' partial sums, then the pipeline.
   int pipeline_offset = 0;
 };
 
-// Buffers of partial sums at most: with two, warps can go on to the next group while one is reduced;
-// with more than 8 tokens the pipeline needs the room.
+// Buffers of partial sums: with two, warps can go on to the next group while one is reduced; with
+// more than 8 tokens the pipeline needs the room.
 template <int TokenTiles>
-constexpr int kMostHalves = TokenTiles == 1 ? 2 : 1;
+constexpr int kHalves = TokenTiles == 1 ? 2 : 1;
 
 // The fixed part of shared memory, in front of everything else.
 struct alignas(128) Shared {
@@ -80,7 +79,6 @@ __device__ __forceinline__ void multiply_cta_range(const Launch& launch, std::by
   Sums<NTiles, TokenTiles> totals;
   totals.clear();
   StageView copy_block;
-  const int halves = kMostHalves<TokenTiles> == 1 ? 1 : launch.halves;
   int next = warp_index();
   int half = 0;
   bool again = false;
@@ -97,7 +95,7 @@ __device__ __forceinline__ void multiply_cta_range(const Launch& launch, std::by
     }
     const FinishedNTiles finished{copy_block.matrix, pipeline.n_tiles()};
     pipeline.release();
-    if (halves == 1 && again) consumer_sync();  // the sums before have been read
+    if (kHalves<TokenTiles> == 1 && again) consumer_sync();  // the sums before have been read
     if (threadIdx.x == 0) own.finished[half] = finished;
     again = true;
     float* here = warp_sums + half * kConsumerWarps * warp_floats;
@@ -107,7 +105,7 @@ __device__ __forceinline__ void multiply_cta_range(const Launch& launch, std::by
     results.store(args, own.finished[half], here, own.row_scales);
     // Switch buffers: a warp can only write this one again behind the next barrier, after these
     // reads.
-    half ^= halves - 1;
+    if (kHalves<TokenTiles> == 2) half ^= 1;
   } while ((copy_block.flags & kEndsCtaRange) == 0);
 }
 
@@ -120,7 +118,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int end = launch.begins[blockIdx.x + 1];
   const CopyBlockWalk walk(launch.args, begin, end, NTiles);
   using Scales = std::conditional_t<kGptq, GptqScales, ExlScales>;
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   auto& own = *reinterpret_cast<Shared*>(shared);
   SmemPipeline<true> pipeline(launch.pipeline, shared + launch.pipeline_offset, own.barriers);
   if (threadIdx.x == 0) pipeline.init();
@@ -137,25 +135,18 @@ __global__ void __launch_bounds__(kThreads, 1)
 }
 
 // Lays out shared memory; returns its bytes.
-int lay_out(const DeviceFacts& facts, int n_tiles, int most_halves, Launch& launch) {
-  // Loads for which the pipeline should have room: less is worth more than a second buffer of sums.
-  constexpr int kWantedLoads = 3;
+int lay_out(const DeviceFacts& facts, int n_tiles, int halves, Launch& launch) {
   const PackedGemmArgs& args = launch.args;
   PipelineShape& pipeline = launch.pipeline;
   pipeline.tokens = args.tokens;
   for (int i = 0; i < args.count; ++i) {
     pipeline.make_room(args.matrices[i].copy_block_bytes, args.matrices[i].copy_block_scale_bytes);
   }
-  const int sums = kConsumerWarps * n_tiles * kNTileColumns * args.tokens *
-                   static_cast<int>(sizeof(float));
-  const auto pipeline_offset = [&](int halves) {
-    return PipelineShape::rounded(static_cast<int>(sizeof(Shared)) + halves * sums);
-  };
+  const int warp_floats = n_tiles * kNTileColumns * args.tokens * static_cast<int>(sizeof(float));
+  launch.pipeline_offset = PipelineShape::rounded(static_cast<int>(sizeof(Shared)) +
+                                                  halves * kConsumerWarps * warp_floats);
+  if (!facts.dependent_launch()) return launch.pipeline_offset;  // no bulk copies either
   const auto whole = static_cast<int>(facts.shared_bytes_per_cta);
-  const int wanted = kWantedLoads * pipeline.largest_load(n_tiles) + PipelineShape::kHeadersBytes;
-  launch.halves = whole - pipeline_offset(most_halves) < wanted ? 1 : most_halves;
-  launch.pipeline_offset = pipeline_offset(launch.halves);
-  if (!facts.shared_pipelines()) return launch.pipeline_offset;
   pipeline.fill(whole - launch.pipeline_offset, n_tiles);
   return whole;
 }
@@ -171,7 +162,7 @@ SkinnySmemKernel kernel_of(WidthSet widths) {
 
 template <int NTiles, int TokenTiles>
 void start(ExecContext& ctx, Launch& launch_args, int ctas) {
-  const int bytes = lay_out(cuda_device(ctx).facts(), NTiles, kMostHalves<TokenTiles>, launch_args);
+  const int bytes = lay_out(cuda_device(ctx).facts(), NTiles, kHalves<TokenTiles>, launch_args);
   const bool gptq = launch_args.args.matrices[0].view.kind != ScaleKind::kExl2;
   const WidthSet widths = widths_of(launch_args.args);
   const SkinnySmemKernel kernel = gptq ? kernel_of<NTiles, TokenTiles, true>(widths)
