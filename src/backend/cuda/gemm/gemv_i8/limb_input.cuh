@@ -385,8 +385,8 @@ class WarpLimbRuns {
       run.store<true>();
     }
   }
-  // The same for `tokens` tokens, `stride` bytes apart: two at a time, because each is a chain of
-  // dependent instructions. The last of an odd number is made twice.
+  // Turns the runs into limbs of `tokens` tokens, `stride` bytes apart: two at a time, because each
+  // is a chain of dependent instructions. The last of an odd number is made twice.
   __device__ __forceinline__ void make_limbs_of(std::byte* input, int limb_scale_at, int stride,
                                                 int tokens) const {
 #pragma unroll 1

@@ -1,4 +1,4 @@
-#include "backend/cuda/device/device_facts.h"
+#include "backend/cuda/device/read_device_facts.h"
 
 #include <cuda_runtime_api.h>
 
