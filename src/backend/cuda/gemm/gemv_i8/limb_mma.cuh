@@ -191,7 +191,8 @@ class LimbReader {
   const std::byte* from_;
 };
 
-// LimbReader for two to four tokens: a lane reads column lane / 4, which is a limb of token lane / 8.
+// LimbReader for two to four tokens: a lane reads column lane / 4, which is a limb of token lane
+// / 8.
 class TokensReader : public LimbReader {
  public:
   static constexpr bool kSeparate = true;
