@@ -31,20 +31,25 @@ void expect(const ConstraintSpec& spec, const std::vector<const char*>& right,
     EXPECT_FALSE(world().takes(spec, text)) << spec.text << " : " << text;
 }
 
-std::string refusal(const char* text) {
+std::string refusal(const ConstraintSpec& spec) {
   try {
-    world().compiler.compile(schema(text));
+    world().compiler.compile(spec);
   } catch (const Error& error) {
     return error.what();
   }
   return "";
 }
+std::string refusal(const char* text) { return refusal(schema(text)); }
 
 TEST(ConstraintSchema, StringsOfBoundedLengthHoldEveryEscape) {
   expect(schema(R"({"type":"string","minLength":2,"maxLength":3})"),
          {R"("ab")", R"("abc")", R"("\n\"")", R"("\u00e9\\")", R"("\ud83d\ude00a")",
           "\"\xf0\x9f\x98\x80z\"", R"("\/\u0041\t")"},
          {R"("a")", R"("abcd")", R"("\ud83d\ude00")", R"("\ud83da")", "\"a\nb\"", R"("\x")"});
+  // The first byte of a character that would be one too many is refused already.
+  expect(schema(R"({"type":"string","maxLength":1})"),
+         {R"("a")", R"("\u00e9")", R"("\ud83d\ude00")", "\"\xc3\xa9\""},
+         {R"("\u00e9\u00e9")", R"("\ud83d\ude00a")", "\"\xc3\xa9\xc3\xa9\""});
   expect(schema(R"({"type":"string","maxLength":100})"), {R"("say \"hi\"")", R"("")"}, {R"("a)"});
   expect(schema(R"({"type":"string","minLength":3,"maxLength":3000000000})"), {R"("abc")"},
          {R"("ab")"});
@@ -186,7 +191,9 @@ TEST(ConstraintSchema, FormatsAreKept) {
          {R"("a@b@c")", R"("long.name@c.org")"});
   expect(schema(R"({"type":"string","format":"uri","minLength":1,"maxLength":2083})"),
          {R"("https://a.org/b?c#d")"}, {R"("a b")", R"("")"});
-  expect(schema(R"({"type":"string","format":"something"})"), {R"("x y")"}, {"1"});
+  for (const char* unchecked : {"something", "byte", "base64"}) {
+    expect(schema(Json{{"type", "string"}, {"format", unchecked}}.dump()), {R"("x y")"}, {"1"});
+  }
 }
 
 TEST(ConstraintSchema, RefusalsNameThePlaceAndWhatToDo) {
@@ -208,6 +215,12 @@ TEST(ConstraintSchema, RefusalsNameThePlaceAndWhatToDo) {
   EXPECT_NE(refusal(R"({"pattern":"(a"})").find("has an unclosed ( at offset 0"),
             std::string::npos);
   EXPECT_NE(refusal(R"({"pattern":"(a)\\1"})").find("refers back to a group"), std::string::npos);
+  EXPECT_EQ(
+      refusal({.kind = ConstraintSpec::Kind::kStructuralTag,
+               .text = R"({"type":"structural_tag","format":{"type":"json_schema","json_schema":
+                         {"properties":{"x":{"pattern":"a\\ud800"}}}}})"}),
+      R"(the JSON schema at #/properties/x: the pattern "a\\ud800" has \ud800 at offset 1, which )"
+      "is half of a surrogate pair without the other half");
   EXPECT_NE(refusal(R"({"not":{"additionalProperties":{"type":"integer"}},"type":"object"})")
                 .find("is negated"),
             std::string::npos);

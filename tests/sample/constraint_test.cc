@@ -386,8 +386,9 @@ TEST(Constraint, StringsOfEveryKindAreJson) {
         "uri-reference", "uri-template", "json-pointer", "relative-json-pointer", "uuid", "x"}) {
     schemas.push_back(Json{{"type", "string"}, {"format", format}}.dump());
   }
-  for (const char* pattern : {"^[^a]*$", ".*", "\\W+", "[\\x00-\\x30]+", "\\s\\S", "[^]{2}", "a\"b",
-                              "\\\\+", "^[\xc3\xa4\xc3\xb6]+$", "a|\"", "\n"}) {
+  // Random walks seldom find what is searched for in the middle of a text, hence the anchors.
+  for (const char* pattern : {"^[^a]*$", ".*", "\\W+", "[\\x00-\\x30]+", "\\s\\S", "[^]{2}",
+                              "^a\"b$", "^\\\\+$", "^[\xc3\xa4\xc3\xb6]+$", "a|\"", "\n"}) {
     schemas.push_back(Json{{"type", "string"}, {"pattern", pattern}}.dump());
   }
   World world(test::byte_level_tokenizer());

@@ -133,7 +133,7 @@ TEST(JsonSchemaCheck, FindsPatternsInTags) {
       "end":">"}})")
                 .find("at #/format/content/elements/1/elements/0 has $"),
             std::string::npos);
-  EXPECT_NE(refused(R"({"format":{"type":"json_schema","json_schema":
+  EXPECT_NE(refused(R"({"format":{"type":"json_schema","style":"cohere_xml","json_schema":
       {"properties":{"x":{"type":"string","pattern":"\\ud800"}}}}})")
                 .find("#/properties/x has \\ud800 at offset 0, which is half of a surrogate pair"),
             std::string::npos);
