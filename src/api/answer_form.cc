@@ -39,8 +39,12 @@ class AnswerForm {
     }
     const bool calls = args_.format.has_calls() && !request.tools.is_null();
     const ConstraintSpec& own = request.constraint;
-    // Who sets a trigger of his own has thought of reasoning himself.
+    // A request with a trigger of its own deals with reasoning itself.
     if (own.trigger_token >= 0 || !own.also.empty()) return own;
+    // Tags hold no Lark.
+    const bool is_lark =
+        own.kind == ConstraintSpec::Kind::kGrammar && own.text.find("::=") == std::string::npos;
+    if (is_lark) return own;
     const bool behind_reasoning = own && args_.format.has_reasoning();
     if (!calls && !behind_reasoning) return own;
     OrderedJson form;

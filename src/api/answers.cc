@@ -39,7 +39,7 @@ Json chat_completion(const AnswerHead& head, const ChatRequest& request,
   UsageTotal usage;
   for (const ChatChoice& one : answered.choices) {
     const Answer& answer = one.answer;
-    usage.add(answer.usage, choices.empty());
+    usage.add(answer.usage, choices.empty(), one.reasoning_tokens);
     Json& choice = choices.emplace_back(choice_json(answer, request, choices.size()));
     choice["finish_reason"] = one.finish;
     choice["message"] = one.message();

@@ -11,6 +11,7 @@ void ChatChoice::add(Event event, const std::vector<AnswerEvent>& news,
                      const ChoiceReader& reader) {
   said.add(news);
   if (event.finish) finish = finish_reason(*event.finish, reader);
+  reasoning_tokens = reader.reasoning_tokens();
   answer.add(std::move(event));
 }
 
@@ -32,12 +33,14 @@ ChatChoice read_choice(Answer answer, const std::shared_ptr<const ChatReading>& 
   ChoiceReader reader(reading);
   Event event;
   event.text = answer.text;
+  event.ids = answer.ids;
   event.finish = answer.reason;
   event.code = answer.code;
   event.error = answer.error;
   ChatChoice choice;
   choice.said.add(reader.push(event));
   choice.finish = finish_reason(answer.reason, reader);
+  choice.reasoning_tokens = reader.reasoning_tokens();
   choice.answer = std::move(answer);
   return choice;
 }

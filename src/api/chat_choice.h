@@ -12,6 +12,7 @@ namespace bl::openai {
 struct ChatChoice {
   Answer answer{};
   ParsedAnswer said{};
+  std::int64_t reasoning_tokens = 0;
   const char* finish = "stop";  // finish_reason, once the choice has ended without an error
 
   // Adds an event; `news` is what `reader`, the reader of this choice, has made of it.

@@ -24,6 +24,7 @@ constexpr std::array kOwnFields{"messages",
                                 "tool_choice",
                                 "parallel_tool_calls",
                                 "add_generation_prompt",
+                                "continue_final_message",
                                 "chat_template_kwargs",
                                 "template_vars",
                                 "enable_thinking",
@@ -202,6 +203,36 @@ bool reads_reasoning_apart(const OrderedJson& body) {
           json_shown(*format));
 }
 
+std::string without_end_space(const std::string& text) {
+  const std::size_t end = text.find_last_not_of(" \t\r\n");
+  return text.substr(0, end == text.npos ? 0 : end + 1);
+}
+
+// Cuts what the template has put behind the last message.
+void cut_behind(GuardedPrompt& prompt, const std::string& said) {
+  const std::size_t at = prompt.text.rfind(said);
+  if (at == std::string::npos) {
+    fail_at(ErrorCode::kUnsupported, "continue_final_message",
+            "the model's chat template changes the last message, so it cannot be continued");
+  }
+  prompt.text.resize(at + said.size());
+  std::erase_if(prompt.plain, [&](std::size_t place) { return place >= prompt.text.size(); });
+}
+
+bool reads_continuation(const OrderedJson& body, const OrderedJson& messages) {
+  if (!read_flag(body, "continue_final_message", false)) return false;
+  const OrderedJson& last = messages.back();
+  const bool can_go_on = last["role"] == "assistant" && last.contains("content") &&
+                         last["content"].is_string() && !last.contains("tool_calls");
+  if (!can_go_on || (given(body, "add_generation_prompt") != nullptr &&
+                     read_flag(body, "add_generation_prompt", false))) {
+    fail_at(ErrorCode::kInvalidArgument, "continue_final_message",
+            "continue_final_message needs a last message of an assistant with a text, and "
+            "add_generation_prompt false or left out");
+  }
+  return true;
+}
+
 // Messages of roles that a template does not know are given as those that come closest.
 void settle_roles(OrderedJson& messages, const TemplateFormat& format) {
   for (OrderedJson& message : messages) {
@@ -231,6 +262,8 @@ ChatRequest ChatRequest::read(const OrderedJson& body, const RequestDefaults& ot
   request.template_variables = read_template_variables(body);
   const OrderedJson* messages = given(body, "messages");
   request.messages = template_messages(messages == nullptr ? OrderedJson() : *messages);
+  request.continues_message = reads_continuation(body, request.messages);
+  if (request.continues_message) request.template_variables["add_generation_prompt"] = false;
   request.tool_choice = read_tool_choice(body);
   request.reasoning_budget = read_budget(body);
   request.separate_reasoning = reads_reasoning_apart(body);
@@ -251,26 +284,37 @@ OrderedJson ChatRequest::prompt_variables() const {
   return variables;
 }
 
-ChatTurn ChatRequest::turn(const ModelText& text, AnswerFormats& formats) const {
-  const TemplateFormat& format = formats.of(text, !tools.is_null());
+// The prompt, and where the answer begins in it.
+ChatRequest::Prompt ChatRequest::render(const ModelText& text, const TemplateFormat& format) const {
   OrderedJson variables = prompt_variables();
   settle_roles(variables["messages"], format);
   const std::int64_t now = std::time(nullptr);
-  const GuardedPrompt prompt =
-      render_chat(text, variables, {.now = now, .guarded = !special_tokens_in_messages});
+  Prompt prompt{render_chat(text, variables, {.now = now, .guarded = !special_tokens_in_messages}),
+                {}};
+  if (continues_message) {
+    const std::string said = without_end_space(messages.back()["content"].get<std::string>());
+    cut_behind(prompt.text, said);
+    prompt.start = find_answer_start(format.answers, prompt.text.text, said);
+  } else if (format.answers.has_reasoning() || !format.answers.prompt.empty()) {
+    const std::string without = prompt_without_tail(text, variables, now);
+    prompt.start = find_answer_start(format.answers, prompt.text.text,
+                                     generation_tail(prompt.text.text, without));
+  }
+  return prompt;
+}
+
+ChatTurn ChatRequest::turn(const ModelText& text, AnswerFormats& formats) const {
+  const TemplateFormat& format = formats.of(text, !tools.is_null());
+  const Prompt prompt = render(text, format);
   auto reading = std::make_shared<ChatReading>();
   reading->format = format.answers;
   if (!tools.is_null()) reading->tools = ToolSet(parse_json(json_text(tools), "tools"));
+  reading->options.start = prompt.start;
   reading->options.separate_reasoning = separate_reasoning;
   reading->options.read_calls = !tools.is_null();
-  if (format.answers.has_reasoning() || !format.answers.prompt.empty()) {
-    const std::string without = prompt_without_tail(text, variables, now);
-    reading->options.start =
-        find_answer_start(format.answers, prompt.text, generation_tail(prompt.text, without));
-  }
   // The template writes BOS itself where the model wants it.
-  Request request = RequestFields::engine_request(
-      text.tokenizer().encode(prompt.text, {.add_special = false, .plain = prompt.plain}));
+  Request request = RequestFields::engine_request(text.tokenizer().encode(
+      prompt.text.text, {.add_special = false, .plain = prompt.text.plain}));
   request.continues_prompt = false;
   request.shown_special = format.marks;
   request.constraint = answer_constraint({.format = format.answers,

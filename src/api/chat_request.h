@@ -6,6 +6,7 @@
 #include "api/chat_turn.h"
 #include "api/request_fields.h"
 #include "base/json.h"
+#include "text/prompt_guard.h"
 
 namespace bl {
 class ModelText;
@@ -14,6 +15,7 @@ class ModelText;
 namespace bl::openai {
 
 class AnswerFormats;
+struct TemplateFormat;
 
 // Whether the answer may, must or must not call tools.
 struct ToolChoice {
@@ -37,6 +39,7 @@ struct ChatRequest : RequestFields {
   ReasoningBudget reasoning_budget{};
   bool separate_reasoning = true;  // reasoning_format: otherwise reasoning is content
   bool special_tokens_in_messages = false;
+  bool continues_message = false;  // the answer goes on with the last message, an assistant's
   // Further variables of the template: chat_template_kwargs and the fields that stand for some.
   OrderedJson template_variables{};
 
@@ -49,6 +52,11 @@ struct ChatRequest : RequestFields {
   ChatTurn turn(const ModelText& text, AnswerFormats& formats) const;
 
  private:
+  struct Prompt {
+    GuardedPrompt text;
+    AnswerStart start;
+  };
+  Prompt render(const ModelText& text, const TemplateFormat& format) const;
   OrderedJson prompt_variables() const;
 };
 

@@ -70,7 +70,7 @@ std::vector<Json> ChatStream::push(const Event& event, const std::vector<AnswerE
   const ChoiceEnd end{*event.finish, event.stop_string, event.end_token};
   add({.finish_reason = finish_reason(end.reason, reader),
        .stop_reason = stop_reason(end, request_.sampling.stop_tokens)});
-  usage_.add(event.usage, event.choice == 0);
+  usage_.add(event.usage, event.choice == 0, reader.reasoning_tokens());
   return chunks;
 }
 

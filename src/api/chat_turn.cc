@@ -25,7 +25,9 @@ std::string new_call_id() {
 }  // namespace
 
 ChoiceReader::ChoiceReader(std::shared_ptr<const ChatReading> reading)
-    : reading_(std::move(reading)), parser_(reading_->format, reading_->tools, reading_->options) {}
+    : reading_(std::move(reading)),
+      parser_(reading_->format, reading_->tools, reading_->options),
+      in_reasoning_(reading_->options.start.in_reasoning) {}
 
 std::vector<AnswerEvent> ChoiceReader::push(const Event& event) {
   if (event.finish == FinishReason::kError) throw Error(event.code, event.error);
@@ -47,7 +49,25 @@ std::vector<AnswerEvent> ChoiceReader::push(const Event& event) {
       ++complete_;
     }
   }
+  count_reasoning(std::ssize(event.ids), news);
   return news;
+}
+
+void ChoiceReader::count_reasoning(std::int64_t tokens, const std::vector<AnswerEvent>& news) {
+  std::int64_t reasoning = 0;
+  std::int64_t all = 0;
+  for (const AnswerEvent& one : news) {
+    const bool is_reasoning = one.kind == AnswerEvent::Kind::kReasoning;
+    const auto size = std::ssize(one.text) + std::ssize(one.name);
+    reasoning += is_reasoning ? size : 0;
+    all += size;
+    if (size > 0) in_reasoning_ = is_reasoning;
+  }
+  if (all == 0) {
+    reasoning_tokens_ += in_reasoning_ ? tokens : 0;  // markers, and text that is held back
+  } else {
+    reasoning_tokens_ += tokens * reasoning / all;
+  }
 }
 
 }  // namespace bl::openai

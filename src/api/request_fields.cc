@@ -15,8 +15,8 @@ namespace {
 constexpr const char* kWhat = "the request";
 
 // Fields of OpenAI's and vLLM's requests that would change the answer and are not implemented.
-constexpr std::array kUnsupported{"continue_final_message", "include_stop_str_in_output",
-                                  "bad_words", "truncate_prompt_tokens", "use_beam_search"};
+constexpr std::array kUnsupported{"include_stop_str_in_output", "bad_words",
+                                  "truncate_prompt_tokens", "use_beam_search"};
 
 // Fields that ask for a form of the answer (constraint_spec.h).
 constexpr std::array kForms{"response_format",

@@ -161,6 +161,17 @@ TEST_F(ChatTurns, RolesThatTheTemplateDoesNotKnowAreGivenAsOthers) {
             "<|im_start|>assistant\n");
 }
 
+TEST_F(ChatTurns, AnAssistantsLastMessageCanGoOn) {
+  const std::string messages = R"({"messages":[{"role":"user","content":"a"},)"
+                               R"({"role":"assistant","content":"<think>so far "}])";
+  const ChatTurn asked = turn(messages + R"(,"continue_final_message":true})");
+  EXPECT_EQ(prompt_of(asked),
+            "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n<think>so far");
+  EXPECT_TRUE(asked.reading->options.start.in_reasoning);
+  EXPECT_THROW(
+      turn(R"({"messages":[{"role":"user","content":"a"}],"continue_final_message":true})"), Error);
+}
+
 TEST_F(ChatTurns, ToolsConstrainTheAnswerAndNoneDoesNot) {
   const std::string tools =
       R"({"messages":[{"role":"user","content":"a"}],"tools":[{"type":"function","function":{"name":"f"}}])";

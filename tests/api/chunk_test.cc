@@ -65,7 +65,8 @@ TEST_F(Chunks, OfAChat) {
   EXPECT_EQ(stream.usage_chunk(), parse_json(R"({"id":"chatcmpl-1",
       "object":"chat.completion.chunk","created":1700000000,"model":"m","choices":[],
       "usage":{"prompt_tokens":5,"completion_tokens":2,"total_tokens":7,
-      "prompt_tokens_details":{"cached_tokens":2}}})",
+      "prompt_tokens_details":{"cached_tokens":2},
+      "completion_tokens_details":{"reasoning_tokens":0}}})",
                                              ""));
 }
 

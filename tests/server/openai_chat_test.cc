@@ -118,8 +118,9 @@ TEST_F(OpenAiChat, ANamedToolIsCalledOnce) {
 // With none, and without tools, nothing is read as a call.
 TEST_F(OpenAiChat, NoCallsAreReadWhereNoneAreWanted) {
   open();
-  const std::string forced = R"(,"grammar":"root ::= \"<tool_call>{\\\"name\\\": \\\"paint\\\", )"
-                             R"(\\\"arguments\\\": {}}</tool_call>\"","max_tokens":100)";
+  const std::string forced =
+      R"(,"grammar":"root ::= \"<tool_call>{\\\"name\\\": \\\"paint\\\", )"
+      R"(\\\"arguments\\\": {}}</tool_call>\"","max_tokens":100,"reasoning_budget":0)";
   for (const std::string& tools :
        {std::string(), kTools + std::string(R"(,"tool_choice":"none")")}) {
     const HttpAnswer answer = chat(tools + forced);
@@ -189,12 +190,14 @@ TEST_F(OpenAiChat, PromptsThatDoNotFitSaySoInAllWords) {
   EXPECT_EQ(answer.status, 400);
   const Json error = answer.json().at("error");
   const std::string message = error.at("message");
-  EXPECT_NE(message.find("This model's maximum context length is 32768 tokens"), message.npos);
+  const std::int64_t context = model_->engine().context();
+  EXPECT_NE(message.find(fmt::format("This model's maximum context length is {} tokens", context)),
+            message.npos);
   EXPECT_NE(message.find("exceeds the available context size"), message.npos);
   EXPECT_EQ(error.at("type"), "exceed_context_size_error");
   EXPECT_EQ(error.at("code"), "context_length_exceeded");
   EXPECT_GT(error.at("n_prompt_tokens"), 1 << 16);
-  EXPECT_EQ(error.at("n_ctx"), 1 << 15);
+  EXPECT_EQ(error.at("n_ctx"), context);
 }
 
 }  // namespace
