@@ -18,7 +18,7 @@ constexpr std::chrono::milliseconds kLook{20};
 }  // namespace
 
 ApiServer::ApiServer(Options options) : access_(std::move(options.access)) {
-  state_.configure(std::move(options.models), std::move(options.folders));
+  state_.configure(std::move(options.models), options.folders);
   add_status_routes(router_, state_);
   add_model_routes(router_, state_);
   add_openai_routes(router_, state_);

@@ -47,7 +47,7 @@ TEST_F(AdminTest, WithoutAnyKeyNobodyAdministers) {
   const HttpAnswer refused = post("/v1/model/load", R"({"model_name":"a"})");
   EXPECT_EQ(refused.status, 403);
   EXPECT_NE(refused.body.find("--admin-key"), std::string::npos);
-  EXPECT_EQ(loads_, 0);
+  EXPECT_EQ(loads_.load(), 0);
 }
 
 TEST_F(AdminTest, ModelsAreDescribedAsAgentsExpect) {

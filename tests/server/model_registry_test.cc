@@ -60,13 +60,13 @@ class Gate {
 TEST_F(ModelRegistryTest, ModelsAreLoadedWhenTheyAreAskedFor) {
   open();
   EXPECT_EQ(get("/health").status, 200);
-  EXPECT_EQ(loads_, 0);
+  EXPECT_EQ(loads_.load(), 0);
   for (const char* name : {"a", "org/c", "A:latest", "ORG/c"}) {
     const HttpAnswer answer = complete(name);
     ASSERT_EQ(answer.status, 200) << answer.body;
   }
   EXPECT_EQ(complete("org/c").json().at("model"), "org/c");
-  EXPECT_EQ(loads_, 2);
+  EXPECT_EQ(loads_.load(), 2);
   const Json list = get("/v1/models").json().at("data");
   ASSERT_EQ(list.size(), 3u);
   EXPECT_EQ(list[0].at("id"), "a");
@@ -97,11 +97,11 @@ TEST_F(ModelRegistryTest, ASwapWaitsForRequestsThatRun) {
   auto behind = std::async(std::launch::async, [&] { return complete("a"); });
   EXPECT_TRUE(eventually([&] { return registry().waiting() == 2; }));
   for (int i = 0; i < 20; ++i) ASSERT_NE(streaming.read_to("data: {"), "");
-  EXPECT_EQ(loads_, 1);
+  EXPECT_EQ(loads_.load(), 1);
   streaming.close();
   EXPECT_EQ(other.get().status, 200);
   EXPECT_EQ(behind.get().status, 200);
-  EXPECT_EQ(loads_, 3);
+  EXPECT_EQ(loads_.load(), 3);
 }
 
 TEST_F(ModelRegistryTest, OthersAnswerWhileAModelIsLoaded) {
@@ -171,7 +171,7 @@ TEST_F(ModelRegistryTest, AClientThatLeavesStopsWaiting) {
   EXPECT_TRUE(eventually([&] { return registry().waiting() == 0; }));
   gate.open();
   EXPECT_TRUE(eventually([&] { return state_of("a") == "loaded"; }));
-  EXPECT_EQ(loads_, 1);
+  EXPECT_EQ(loads_.load(), 1);
 }
 
 TEST_F(ModelRegistryTest, PinnedModelsStayAndTheAnswerSaysSo) {
@@ -267,7 +267,7 @@ TEST_F(ModelRegistryTest, NoNameLeadsOutOfTheFolder) {
     EXPECT_EQ(post("/v1/model/unload", body.dump(), "admin").status, 404) << name.substr(0, 40);
   }
   EXPECT_EQ(get("/v1/models/..%2foutside-model", "user").status, 404);
-  EXPECT_EQ(loads_, 0);
+  EXPECT_EQ(loads_.load(), 0);
   // A link within the folder is followed.
   EXPECT_EQ(
       post("/v1/completions", R"({"model":"alias","prompt":"a","max_tokens":1})", "user").status,
@@ -342,13 +342,25 @@ TEST_F(ModelRegistryTest, LoadingTellsHowFarItIs) {
   EXPECT_EQ(state_of("a"), "loaded");
   // A loaded model is loaded again where its settings change, and only then.
   EXPECT_EQ(post("/v1/model/load", R"({"model_name":"a"})", "admin").status, 200);
-  EXPECT_EQ(loads_, 1);
+  EXPECT_EQ(loads_.load(), 1);
   EXPECT_EQ(post("/v1/model/load", R"({"model_name":"a","max_seq_len":64})", "admin").status, 200);
-  EXPECT_EQ(loads_, 2);
+  EXPECT_EQ(loads_.load(), 2);
   EXPECT_EQ(post("/models/load", R"({"model":"b"})", "admin").json().at("success"), true);
   EXPECT_TRUE(eventually([&] { return state_of("b") == "loaded"; }));
   EXPECT_EQ(post("/models/unload", R"({"model":"b"})", "admin").json().at("success"), true);
   EXPECT_TRUE(eventually([&] { return state_of("b") == "unloaded"; }));
+}
+
+TEST_F(ModelRegistryTest, SettingsThatAreWrongAreForgotten) {
+  before_load_ = [](const server::LoadOrder& order) {
+    if (order.settings.context > 64) fail(ErrorCode::kInvalidArgument, "too long a context");
+  };
+  open_with_keys();
+  const HttpAnswer refused =
+      post("/v1/model/load", R"({"model_name":"a","max_seq_len":65})", "admin");
+  EXPECT_EQ(refused.status, 400) << refused.body;
+  EXPECT_EQ(post("/v1/completions", R"({"model":"a","prompt":"a","max_tokens":1})", "user").status,
+            200);
 }
 
 TEST_F(ModelRegistryTest, UnloadingWaitsForRequestsOrCancelsThem) {
@@ -365,10 +377,12 @@ TEST_F(ModelRegistryTest, UnloadingWaitsForRequestsOrCancelsThem) {
   });
   EXPECT_TRUE(eventually([&] { return state_of("a") == "unloading"; }));
   EXPECT_NE(streaming.read_to("data: {"), "");
-  EXPECT_EQ(post("/v1/model/unload", R"({"model_name":"a","skip_queue":true})", "admin").status,
-            200);
-  EXPECT_EQ(unloaded.get().status, 200);
+  auto cancelled = std::async(std::launch::async, [&] {
+    return post("/v1/model/unload", R"({"model_name":"a","skip_queue":true})", "admin");
+  });
   EXPECT_NE(streaming.read_to("data: [DONE]").find("[DONE]"), std::string::npos);
+  EXPECT_EQ(cancelled.get().status, 200);
+  EXPECT_EQ(unloaded.get().status, 200);
   EXPECT_EQ(state_of("a"), "unloaded");
 }
 
