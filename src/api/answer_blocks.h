@@ -38,7 +38,6 @@ class AnswerBlocks {
   // content, since clients expect at least one.
   std::vector<BlockStep> finish();
 
-  bool in_reasoning() const { return open_ && current_.block == BlockKind::kReasoning; }
   // Whether there are calls, and all of them have whole arguments.
   bool has_complete_calls() const { return calls_ > 0 && calls_ == complete_; }
 

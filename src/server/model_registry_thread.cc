@@ -126,6 +126,7 @@ void ModelRegistry::plan(Entry& entry, Lock& lock) {
     entry.planned = needed;
   } else {
     drop_from_queue(entry);
+    entry.settings = {};
     fail_waiters(entry, failure, lock);
   }
 }
@@ -221,6 +222,7 @@ void ModelRegistry::load_now(const std::shared_ptr<Entry>& entry, Lock& lock) {
     queue_.push_front(entry);
     return;
   }
+  entry->settings = {};  // they may be what was wrong
   const std::vector<std::function<void()>> unloaded = std::exchange(entry->on_unloaded, {});
   fail_waiters(*entry, load_failure(*entry, *failure), lock);
   lock.unlock();

@@ -21,7 +21,8 @@ class ResponseStreamReply : public ChatReply {
 
   void on_news(const Event& event, const std::vector<AnswerEvent>& news,
                http::Exchange& to) override {
-    for (const Json& one : events_.push(event, news)) send(one, to);
+    for (const Json& one : events_.push(event, news, reader(event.choice).reasoning_tokens()))
+      send(one, to);
   }
   void on_end(http::Exchange& to) override { to.end(); }
   void on_error(const Error& error, http::Exchange& to) override {
@@ -51,7 +52,8 @@ class WholeResponseReply : public ChatReply {
       : ChatReply(chat.turn.reading, 1), events_(std::move(head)) {}
 
   void on_news(const Event& event, const std::vector<AnswerEvent>& news, http::Exchange&) override {
-    for (Json& one : events_.push(event, news)) last_ = std::move(one);
+    for (Json& one : events_.push(event, news, reader(event.choice).reasoning_tokens()))
+      last_ = std::move(one);
   }
   void on_end(http::Exchange& to) override { to.respond(json_response(200, last_.at("response"))); }
   void on_error(const Error& error, http::Exchange& to) override {

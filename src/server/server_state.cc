@@ -29,8 +29,12 @@ void ServerState::configure(ModelOptions models, const FolderPaths& folders) {
   folders_ = std::make_unique<AdminFolders>(folders);
 }
 
-// The registry's thread posts to the queues, which end before the registry does.
-ServerState::~ServerState() { registry_.stop(); }
+// The registry's thread posts to the queues, which end before the registry does. They finish the
+// tasks that run, and embeddings ask whether the server stops.
+ServerState::~ServerState() {
+  stopping_ = true;
+  registry_.stop();
+}
 
 std::string ServerState::new_id(std::string_view prefix) {
   thread_local std::mt19937_64 random{[] {

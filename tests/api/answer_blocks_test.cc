@@ -31,13 +31,11 @@ TEST(AnswerBlocks, BlocksFollowOneAnother) {
   AnswerBlocks blocks;
   EXPECT_EQ(told(blocks.push({{.kind = Kind::kReasoning, .text = "Hm"}})),
             "open reasoning 0 []; text reasoning 0 [Hm]; ");
-  EXPECT_TRUE(blocks.in_reasoning());
   EXPECT_EQ(told(blocks.push({{.kind = Kind::kContent, .text = "\n\n"},
                               {.kind = Kind::kContent, .text = "Yes"},
                               {.kind = Kind::kContent, .text = "."}})),
             "close reasoning 0 [Hm]; open content 1 []; text content 1 [\n\nYes]; "
             "text content 1 [.]; ");
-  EXPECT_FALSE(blocks.in_reasoning());
   EXPECT_EQ(told(blocks.push({{.kind = Kind::kCallBegin, .name = "f", .id = "a"},
                               {.kind = Kind::kArguments, .text = "{"},
                               {.kind = Kind::kArguments, .text = "}"},

@@ -73,6 +73,18 @@ TEST(AnthropicRequest, CallsAndResultsAreMessages) {
       << messages.dump();
 }
 
+TEST(AnthropicRequest, AnAnswerGoesOnWithALastMessageOfItsOwn) {
+  const auto goes_on = [](const std::string& last) {
+    return chat_of(R"("messages":[{"role":"user","content":"Hi"},)" + last + "]")
+        .contains("continue_final_message");
+  };
+  EXPECT_TRUE(goes_on(R"({"role":"assistant","content":"He"})"));
+  EXPECT_FALSE(goes_on(R"({"role":"assistant","content":""})"));
+  EXPECT_FALSE(goes_on(R"({"role":"user","content":"He"})"));
+  EXPECT_FALSE(goes_on(R"({"role":"assistant","content":[{"type":"text","text":"He"},
+      {"type":"tool_use","id":"a","name":"f","input":{}}]})"));
+}
+
 TEST(AnthropicRequest, ToolsWithSchemasAreOffered) {
   const OrderedJson chat = with_message(R"("tools":[
       {"name":"f","description":"F.","input_schema":{"type":"object","properties":{}}},

@@ -157,10 +157,10 @@ std::vector<Json> tell(ResponseStream& stream, const std::vector<std::vector<Ans
                        FinishReason reason) {
   std::vector<Json> events;
   for (const auto& some : news) {
-    for (Json& event : stream.push({.ids = {1, 2}}, some)) events.push_back(std::move(event));
+    for (Json& event : stream.push({.ids = {1, 2}}, some, 0)) events.push_back(std::move(event));
   }
   const Usage usage{.prompt_tokens = 10, .cached_tokens = 4, .generated_tokens = 7};
-  for (Json& event : stream.push({.finish = reason, .usage = usage}, {})) {
+  for (Json& event : stream.push({.finish = reason, .usage = usage}, {}, 2)) {
     events.push_back(std::move(event));
   }
   return events;
@@ -245,7 +245,7 @@ TEST(ResponseStreamTest, AtTheLimitOfTokensItIsIncomplete) {
 
 TEST(ResponseStreamTest, AFailureIsTheLastEvent) {
   ResponseStream stream = stream_of("{}");
-  stream.push({}, {});
+  stream.push({}, {}, 0);
   const Json event = stream.failed({{"code", "server_error"}, {"message", "no"}});
   EXPECT_EQ(event["type"], "response.failed");
   EXPECT_EQ(event["sequence_number"], 2);

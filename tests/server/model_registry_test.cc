@@ -351,6 +351,18 @@ TEST_F(ModelRegistryTest, LoadingTellsHowFarItIs) {
   EXPECT_TRUE(eventually([&] { return state_of("b") == "unloaded"; }));
 }
 
+TEST_F(ModelRegistryTest, SettingsThatAreWrongAreForgotten) {
+  before_load_ = [](const server::LoadOrder& order) {
+    if (order.settings.context > 64) fail(ErrorCode::kInvalidArgument, "too long a context");
+  };
+  open_with_keys();
+  const HttpAnswer refused =
+      post("/v1/model/load", R"({"model_name":"a","max_seq_len":65})", "admin");
+  EXPECT_EQ(refused.status, 400) << refused.body;
+  EXPECT_EQ(post("/v1/completions", R"({"model":"a","prompt":"a","max_tokens":1})", "user").status,
+            200);
+}
+
 TEST_F(ModelRegistryTest, UnloadingWaitsForRequestsOrCancelsThem) {
   open_with_keys();
   const std::string key = "Authorization: Bearer user\r\n";

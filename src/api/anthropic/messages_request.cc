@@ -121,6 +121,12 @@ void read_format(const OrderedJson& body, OrderedJson& chat) {
                              {"json_schema", {{"name", "answer"}, {"schema", *schema}}}};
 }
 
+// Whether the answer is to go on with the text of the last message.
+bool is_begun(const OrderedJson& messages) {
+  const OrderedJson& last = messages.back();
+  return last["role"] == "assistant" && !last.contains("tool_calls") && last["content"] != "";
+}
+
 }  // namespace
 
 OrderedJson chat_body(const OrderedJson& body) {
@@ -130,6 +136,7 @@ OrderedJson chat_body(const OrderedJson& body) {
   chat["stream"] = openai::read_flag(body, "stream", false);
   given_list(body, "stop_sequences");  // the same field as "stop", but never a single text
   chat["messages"] = messages_of(body);
+  if (is_begun(chat["messages"])) chat["continue_final_message"] = true;
   OrderedJson tools = tools_of(body);
   if (!tools.empty()) {
     chat["tools"] = std::move(tools);

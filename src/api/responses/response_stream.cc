@@ -80,13 +80,12 @@ ResponseStream::ResponseStream(ResponseHead head)
   response_["usage"] = nullptr;
 }
 
-std::vector<Json> ResponseStream::push(const Event& event, const std::vector<AnswerEvent>& news) {
+std::vector<Json> ResponseStream::push(const Event& event, const std::vector<AnswerEvent>& news,
+                                       std::int64_t reasoning_tokens) {
   std::vector<Json> events;
   if (sequence_number_ == 0) start(events);
   write(blocks_.push(news), events);
-  // A step's tokens count as reasoning if the step ends inside of it.
-  if (blocks_.in_reasoning()) reasoning_tokens_ += static_cast<std::int64_t>(event.ids.size());
-  if (event.finish) end(event, events);
+  if (event.finish) end(event, reasoning_tokens, events);
   return events;
 }
 
@@ -170,12 +169,13 @@ void ResponseStream::close(const BlockStep& step, std::vector<Json>& events) {
                              {"item", std::move(item)}}));
 }
 
-void ResponseStream::end(const Event& event, std::vector<Json>& events) {
+void ResponseStream::end(const Event& event, std::int64_t reasoning_tokens,
+                         std::vector<Json>& events) {
   cut_ = *event.finish == FinishReason::kMaxTokens || *event.finish == FinishReason::kContext;
   write(blocks_.finish(), events);
   response_["status"] = cut_ ? kIncomplete : kCompleted;
   if (cut_) response_["incomplete_details"] = {{"reason", "max_output_tokens"}};
-  response_["usage"] = usage_of(event.usage, reasoning_tokens_);
+  response_["usage"] = usage_of(event.usage, reasoning_tokens);
   events.push_back(numbered(
       {{"type", cut_ ? "response.incomplete" : "response.completed"}, {"response", response_}}));
 }

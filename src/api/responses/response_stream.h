@@ -30,8 +30,9 @@ class ResponseStream {
 
   // Returns the events that follow from an event of the engine and what it adds to the reading:
   // response.created with the first one; response.completed, or response.incomplete at the limit of
-  // tokens, with the last one.
-  std::vector<Json> push(const Event& event, const std::vector<AnswerEvent>& news);
+  // tokens, with the last one. `reasoning_tokens`: how many tokens so far are reasoning.
+  std::vector<Json> push(const Event& event, const std::vector<AnswerEvent>& news,
+                         std::int64_t reasoning_tokens);
   // The last event of an answer that cannot be finished. `error`: {"code", "message"}.
   Json failed(const Json& error);
 
@@ -42,14 +43,13 @@ class ResponseStream {
   void open(const openai::BlockStep& step, std::vector<Json>& events);
   void close(const openai::BlockStep& step, std::vector<Json>& events);
   Json item_event(const char* type, const openai::BlockStep& step) const;
-  void end(const Event& event, std::vector<Json>& events);
+  void end(const Event& event, std::int64_t reasoning_tokens, std::vector<Json>& events);
 
   Json response_;
   std::function<std::string(std::string_view)> new_id_;
   std::string item_id_;  // of the block that is open
   openai::AnswerBlocks blocks_;
   std::int64_t sequence_number_ = 0;
-  std::int64_t reasoning_tokens_ = 0;
   bool cut_ = false;  // the answer ended at a limit, and its last block with it
 };
 
