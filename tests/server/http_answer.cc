@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "../http/raw_client.h"
+
 namespace bl::test {
 namespace {
 
@@ -38,6 +40,12 @@ HttpAnswer::HttpAnswer(const std::string& text) {
   body = has("Transfer-Encoding: chunked") ? joined_chunks(rest) : std::string(rest);
   closes = text.empty() || has("Connection: close");
   if (head.size() > 12) status = std::atoi(head.c_str() + 9);
+}
+
+HttpAnswer read_whole_answer(RawClient& client) {
+  std::string text = client.read_answer();
+  for (int i = 0; text.empty() && !client.ended() && i < 10; ++i) text = client.read_answer();
+  return HttpAnswer(text);
 }
 
 std::vector<SentEvent> sent_events(std::string_view body) {

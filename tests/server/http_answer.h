@@ -19,6 +19,10 @@ struct HttpAnswer {
   Json json() const { return Json::parse(body); }
 };
 
+class RawClient;
+// Reads an answer, which may take longer than the client's patience on a busy machine.
+HttpAnswer read_whole_answer(RawClient& client);
+
 // One of the server-sent events of a body.
 struct SentEvent {
   std::string name;  // empty where it has none

@@ -28,10 +28,7 @@ class OpenAiServer : public testing::Test {
   HttpAnswer ask(const std::string& request) {
     RawClient client(server_->port());
     client.send(request);
-    std::string text = client.read_answer();
-    // An answer may take longer than the client's patience on a busy machine.
-    for (int i = 0; text.empty() && !client.ended() && i < 10; ++i) text = client.read_answer();
-    return HttpAnswer(text);
+    return read_whole_answer(client);
   }
   HttpAnswer post(const std::string& path, const std::string& body, const std::string& key = {}) {
     return ask(http_request("POST", path, body,

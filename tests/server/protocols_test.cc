@@ -5,30 +5,22 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
+#include <vector>
 
 #include "../http/raw_client.h"
 #include "answer_judges.h"
 #include "calling_model.h"
 #include "http_answer.h"
+#include "model_server.h"
 #include "server/api_server.h"
 
 namespace bl::test {
 namespace {
 
 using namespace std::chrono_literals;
-
-bool eventually(const std::function<bool()>& condition) {
-  for (int i = 0; i < 1000; ++i) {
-    if (condition()) return true;
-    std::this_thread::sleep_for(10ms);
-  }
-  return false;
-}
 
 class Protocols : public testing::Test {
  protected:
@@ -43,7 +35,7 @@ class Protocols : public testing::Test {
                  std::string_view fields = {}) {
     RawClient client(server_->port());
     client.send(http_request(method, target, body, fields));
-    return HttpAnswer(client.read_answer());
+    return read_whole_answer(client);
   }
   HttpAnswer post(std::string_view target, std::string_view body) {
     return ask("POST", target, body);

@@ -93,7 +93,7 @@ class RecordedTraffic : public testing::Test {
     const std::size_t longest = lengthen(body);
     client.send(http_request(request.at("method").get<std::string>(), target,
                              body.is_null() ? "" : body.dump(), fields_of(request)));
-    HttpAnswer answer(client.read_answer());
+    HttpAnswer answer = read_whole_answer(client);
     EXPECT_NE(answer.status, 0) << "no answer";
     EXPECT_EQ(answer.status, expected_status(body, longest)) << answer.body.substr(0, 500);
     if (answer.status == 200) {
