@@ -2,9 +2,6 @@
 
 namespace bl {
 
-std::unique_ptr<GrammarLibrary> open_grammar_library(std::vector<std::string>,
-                                                     std::vector<std::int32_t>) {
-  return nullptr;
-}
+std::unique_ptr<GrammarLibrary> open_grammar_library(std::vector<std::string>) { return nullptr; }
 
 }  // namespace bl

@@ -1,6 +1,5 @@
 #include "text/text_stream.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
@@ -8,13 +7,9 @@
 
 namespace bl {
 
-bool SpecialText::skips(const Tokenizer& tokenizer, std::int32_t id) const {
-  return skip && tokenizer.is_special(id) && !std::binary_search(shown.begin(), shown.end(), id);
-}
-
-TextStream::TextStream(const Tokenizer& tokenizer, SpecialText special)
+TextStream::TextStream(const Tokenizer& tokenizer, bool skip_special)
     : tokenizer_(tokenizer),
-      special_(special),
+      skip_special_(skip_special),
       out_(std::make_unique<std::string>()),
       stage_(tokenizer.parts_->decoder.start(*out_)) {}
 
@@ -22,7 +17,7 @@ TextStream::~TextStream() = default;
 
 std::string TextStream::push(std::int32_t id) {
   BL_CHECK(stage_ != nullptr);
-  tokenizer_.decode_one(id, special_.skips(tokenizer_, id), *stage_);
+  tokenizer_.decode_one(id, skip_special_, *stage_);
   return take();
 }
 

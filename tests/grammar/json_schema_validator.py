@@ -31,6 +31,7 @@ _SURELY = {
     "uri": r"(https?://[a-z0-9.-]+(:\d+)?(/[A-Za-z0-9._~/-]*)?(\?[a-z0-9=&]*)?(#[a-z0-9=]*)?|urn:isbn:\d+|mailto:a@[a-z.]+)",
     "uri-reference": r"(/[a-z0-9/]*|https://[a-z.]+|#[a-z]+|[a-z]+\.html)",
     "hostname": r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*",
+    "date": r"\d{4}-\d\d-\d\d",  # older releases take what Python's own reader takes, such as 20240229
     "date-time": r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)",
     "time": r"\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)",
     "duration": r"P(\d+W|\d+DT\d+H(\d+M)?)|PT\d+M",
