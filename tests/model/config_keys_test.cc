@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -231,6 +232,40 @@ TEST(ConfigKeys, OtherNamesOfAnOption) {
   // In transformers the other name is set last.
   config["max_position_embeddings"] = 32;
   EXPECT_EQ(built(config).max_positions, 32);
+}
+
+TEST(ConfigKeys, NamesThatOnlyTheClassKnows) {
+  Json config = small("Ernie4_5_MoeForCausalLM");
+  config["moe_k"] = 2;
+  config["num_experts_per_tok"] = 1;
+  const ModelSpec spec = built(config);
+  EXPECT_EQ(spec.blocks.back().moe->per_token, 1);
+  EXPECT_EQ(spec.unknown_keys, Keys{});
+}
+
+TEST(ConfigKeys, WithoutAClassTheKeysMeanWhatTheySay) {
+  Json config = small("OrionForCausalLM");
+  config["partial_rotary_factor"] = 0.5;
+  EXPECT_EQ(built(config).ropes[0].rotated, 8);
+  config["architectures"] = {"LlamaForCausalLM"};
+  EXPECT_EQ(built(config).ropes[0].rotated, 16);  // the class ignores it
+}
+
+// Entries for layers that the model does not have are no unknown keys.
+TEST(ConfigKeys, EntriesForMoreLayers) {
+  Json config = small("HYV3ForCausalLM");
+  config["mlp_layer_types"] = {"dense", "sparse", "sparse", "sparse", "sparse"};
+  EXPECT_EQ(built(config).unknown_keys, Keys{});
+  config = small("Step3p7ForConditionalGeneration");
+  config["moe_num_experts"] = 4;
+  config["moe_top_k"] = 2;
+  config["moe_intermediate_size"] = 16;
+  config["share_expert_dim"] = 16;
+  config["per_layer_config"] = {{"7", {{"num_attention_heads", 4}, {"made_up", 1}}}};
+  const Keys unknown = built(config).unknown_keys;
+  EXPECT_EQ(std::count(unknown.begin(), unknown.end(), "per_layer_config.7.made_up"), 1);
+  EXPECT_EQ(std::count(unknown.begin(), unknown.end(), "per_layer_config.7.num_attention_heads"),
+            0);
 }
 
 TEST(ConfigKeys, KindsOfTextModels) {
