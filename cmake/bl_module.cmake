@@ -50,6 +50,16 @@ function(bl_test name)
   else()
     target_compile_definitions(${name} PRIVATE BL_SANITIZED=0)
   endif()
+  # What a test says runs once; its checks expand to so much code that building it is what takes time. UBSan watches
+  # the rooms under test: within the tests themselves it would triple the time that they take to build.
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+    # With -O1, GCC 12 takes members of variants for uninitialized.
+    target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-Wno-maybe-uninitialized>)
+  endif()
+  if(BL_SANITIZE MATCHES undefined)
+    target_compile_options(${name} PRIVATE -fno-sanitize=undefined)
+  endif()
   target_link_libraries(${name} PRIVATE bl_test_support GTest::gtest GTest::gtest_main)
   foreach(dep ${ARG_DEPS})
     target_link_libraries(${name} PRIVATE bl_${dep})

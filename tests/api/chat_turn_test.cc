@@ -28,8 +28,8 @@ std::shared_ptr<const ChatReading> reading(bool apart = true) {
 constexpr const char* kCall =
     "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n</tool_call>";
 
-ChatChoice read(const std::string& text, FinishReason reason = FinishReason::kEndToken,
-                bool apart = true) {
+ChatChoice choice_of(const std::string& text, FinishReason reason = FinishReason::kEndToken,
+                     bool apart = true) {
   Answer answer;
   answer.text = text;
   answer.reason = reason;
@@ -37,7 +37,7 @@ ChatChoice read(const std::string& text, FinishReason reason = FinishReason::kEn
 }
 
 TEST(ChoiceReader, TellsReasoningCallsAndContentApart) {
-  const ChatChoice choice = read(std::string("<think>why</think>Well. ") + kCall);
+  const ChatChoice choice = choice_of(std::string("<think>why</think>Well. ") + kCall);
   const Json message = choice.message();
   EXPECT_EQ(message.at("reasoning_content"), "why");
   EXPECT_EQ(message.at("tool_calls").at(0).at("function"),
@@ -46,12 +46,12 @@ TEST(ChoiceReader, TellsReasoningCallsAndContentApart) {
 }
 
 TEST(ChoiceReader, ContentIsNullBesideCallsAlone) {
-  EXPECT_TRUE(read(kCall).message().at("content").is_null());
-  EXPECT_EQ(read("").message().at("content"), "");
+  EXPECT_TRUE(choice_of(kCall).message().at("content").is_null());
+  EXPECT_EQ(choice_of("").message().at("content"), "");
 }
 
 TEST(ChoiceReader, ReasoningMayStayInTheContent) {
-  const Json message = read("<think>why</think>x", FinishReason::kEndToken, false).message();
+  const Json message = choice_of("<think>why</think>x", FinishReason::kEndToken, false).message();
   EXPECT_EQ(message.at("content"), "<think>why</think>x");
   EXPECT_FALSE(message.contains("reasoning_content"));
 }
@@ -59,16 +59,16 @@ TEST(ChoiceReader, ReasoningMayStayInTheContent) {
 // A call that has begun stays, with what there is of its arguments.
 TEST(ChoiceReader, ACallThatIsCutOffIsNoReasonToCall) {
   const std::string text = kCall;
-  const ChatChoice cut = read(text.substr(0, text.find(" 1")), FinishReason::kMaxTokens);
+  const ChatChoice cut = choice_of(text.substr(0, text.find(" 1")), FinishReason::kMaxTokens);
   EXPECT_EQ(cut.finish, std::string("length"));
   EXPECT_EQ(cut.message().at("tool_calls").at(0).at("function").at("arguments"), R"({"a":)");
-  EXPECT_EQ(read(text.substr(0, text.find(" 1"))).finish, std::string("stop"));
-  EXPECT_EQ(read(text, FinishReason::kMaxTokens).finish, std::string("length"));
+  EXPECT_EQ(choice_of(text.substr(0, text.find(" 1"))).finish, std::string("stop"));
+  EXPECT_EQ(choice_of(text, FinishReason::kMaxTokens).finish, std::string("length"));
 }
 
 TEST(ChoiceReader, EveryCallHasAnIdOfItsOwn) {
   std::set<std::string> ids;
-  const Json message = read(std::string(kCall) + "\n" + kCall).message();
+  const Json message = choice_of(std::string(kCall) + "\n" + kCall).message();
   for (const Json& call : message.at("tool_calls")) {
     const std::string id = call.at("id");
     EXPECT_TRUE(id.starts_with("call_")) << id;
@@ -80,7 +80,7 @@ TEST(ChoiceReader, EveryCallHasAnIdOfItsOwn) {
 
 TEST(ChoiceReader, TheSameNewsComeHoweverTheEventsAreCut) {
   const std::string text = std::string("<think>why</think>Well. ") + kCall + " over";
-  const ChatChoice whole = read(text);
+  const ChatChoice whole = choice_of(text);
   ChoiceReader reader(reading());
   ChatChoice pieces;
   for (const char& byte : text) {
@@ -112,8 +112,8 @@ constexpr const char* kTemplate =
 class ChatTurns : public testing::Test {
  protected:
   ChatTurn turn(const std::string& body, const RequestDefaults& otherwise = {}) {
-    const auto request =
-        ChatRequest::read(parse_ordered_json(body, "body"), otherwise, SamplingParams::plain());
+    const auto request = ChatRequest::choice_of(parse_ordered_json(body, "body"), otherwise,
+                                                SamplingParams::plain());
     return request.turn(text_, formats_);
   }
   std::string prompt_of(const ChatTurn& turn) const {
