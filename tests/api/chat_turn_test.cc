@@ -112,8 +112,8 @@ constexpr const char* kTemplate =
 class ChatTurns : public testing::Test {
  protected:
   ChatTurn turn(const std::string& body, const RequestDefaults& otherwise = {}) {
-    const auto request = ChatRequest::choice_of(parse_ordered_json(body, "body"), otherwise,
-                                                SamplingParams::plain());
+    const auto request =
+        ChatRequest::read(parse_ordered_json(body, "body"), otherwise, SamplingParams::plain());
     return request.turn(text_, formats_);
   }
   std::string prompt_of(const ChatTurn& turn) const {
