@@ -36,8 +36,9 @@ std::string class_of(const Json& module) {
 Pooling read_pooling_module(const fs::path& file) {
   const Json config = read_json_file(file);
   std::optional<Pooling> found;
-  for (const auto& [key, value] : config.items()) {
-    if (!key.starts_with("pooling_mode_") || value != true) continue;
+  for (const auto& item : config.items()) {
+    const std::string& key = item.key();
+    if (!key.starts_with("pooling_mode_") || item.value() != true) continue;
     const auto* known = std::find_if(kKeys.begin(), kKeys.end(),
                                      [&](const PoolingKey& each) { return key == each.key; });
     if (known == kKeys.end() || found) {

@@ -133,7 +133,10 @@ void ConnectionExchange::forget(const Handlers& handlers) {
     const std::scoped_lock lock(mutex_);
     open = stage_ == Stage::kOpen;
   }
-  if (open) return respond(handlers.fault(500, "the request was not answered", request_));
+  // Nobody is told of a fault where the client has left.
+  if (open && !gone()) {
+    return respond(handlers.fault(500, "the request was not answered", request_));
+  }
   abort();
 }
 

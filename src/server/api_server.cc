@@ -29,9 +29,9 @@ void refuse_encoded_body(const http::Request& head) {
                   "compressed bodies are not read; send the body without Content-Encoding");
 }
 
-// Requests that compute something count against the limits of their key.
+// Requests that compute something count against the limits of their key; all of them are POSTs.
 bool is_limited(const Route& route, const Rights& rights) {
-  return !route.quick && route.access != Access::kOpen && !rights.admin;
+  return route.method == "POST" && !route.quick && route.access != Access::kOpen && !rights.admin;
 }
 
 }  // namespace

@@ -85,7 +85,10 @@ KoboldRequest KoboldRequest::read(const OrderedJson& body, std::shared_ptr<Serve
   request.trim_stop = openai::read_flag(body, "trim_stop", true);
   request.render_special = openai::read_flag(body, "render_special", false);
   OrderedJson known = renamed(body, sampling);
-  std::int64_t most = read_number(body, "max_length", kKoboldMaxLength);
+  for (const char* other : {"max_tokens", "max_completion_tokens", "max_new_tokens", "n_predict"}) {
+    if (!known.contains("max_length")) rename_member(known, other, "max_length");
+  }
+  std::int64_t most = read_number(known, "max_length", kKoboldMaxLength);
   if (most < 1) {
     fail_at(ErrorCode::kInvalidArgument, "max_length", "max_length is {}, should be at least 1",
             most);

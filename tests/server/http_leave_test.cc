@@ -147,7 +147,7 @@ TEST_P(LeavingClients, BeforeTheBodyIsWhole) {
       send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{");
   client.reset();
   EXPECT_TRUE(becomes_true([&] { return server_->http().connections() == 0; }));
-  EXPECT_TRUE(idle());
+  EXPECT_TRUE(becomes_true([&] { return idle(); }));
 }
 
 }  // namespace

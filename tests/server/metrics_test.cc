@@ -127,12 +127,15 @@ TEST_F(ServerHealth, IsBadUntilAModelIsLoaded) {
 // A request that holds the engine's thread stands for a step that does not end.
 TEST_F(ServerHealth, IsBadWhileGenerationIsStuck) {
   open({.health = {.interval = 20ms, .stuck_after = 200ms}});
-  std::mutex mutex;
-  std::condition_variable changed;
-  bool held = true;
-  RequestHandle stuck = run_beside(engine(), [&] {
-    std::unique_lock lock(mutex);
-    changed.wait(lock, [&] { return !held; });
+  struct Gate {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool held = true;
+  };
+  const auto gate = std::make_shared<Gate>();  // the request may outlive this test by a step
+  RequestHandle stuck = run_beside(engine(), [gate] {
+    std::unique_lock lock(gate->mutex);
+    gate->changed.wait(lock, [&] { return !gate->held; });
   });
   RawClient client(port());
   client.send(post_text("/v1/completions", R"({"prompt":"a","max_tokens":3,"stream":true})"));
@@ -141,10 +144,10 @@ TEST_F(ServerHealth, IsBadWhileGenerationIsStuck) {
   EXPECT_EQ(get("/v1/models").status, 200) << "what needs no engine goes on";
   EXPECT_EQ(get("/metrics").status, 200);
   {
-    const std::scoped_lock lock(mutex);
-    held = false;
+    const std::scoped_lock lock(gate->mutex);
+    gate->held = false;
   }
-  changed.notify_all();
+  gate->changed.notify_all();
   EXPECT_TRUE(becomes_true([&] { return get("/health").status == 200; }));
   EXPECT_NE(client.read_to("[DONE]"), "");
   stuck.cancel();
