@@ -79,9 +79,12 @@ endfunction()
 
 # bl_fuzz(name SOURCES a_fuzz.cc DEPS module ...): a libFuzzer program. Its seeds are tests/fuzz/seeds/NAME.tar.xz, which
 # the build unpacks into fuzz-seeds/NAME. Every compiler builds NAME_replay, which runs the files that it is given, so that
-# the ordinary tests run every seed. With BL_SANITIZE=…,fuzzer-no-link (preset `fuzz`, clang) the libraries
+# the ordinary tests run every seed, where the address sanitizer watches. With BL_SANITIZE=…,fuzzer-no-link (preset `fuzz`, clang) the libraries
 # are compiled with the fuzzer's coverage and NAME itself is built; tools/run_fuzzers runs it.
 function(bl_fuzz name)
+  if(NOT BL_SANITIZE MATCHES address)
+    return()  # without a sanitizer, a replay shows little
+  endif()
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LIBS" ${ARGN})
   set(archive ${CMAKE_SOURCE_DIR}/tests/fuzz/seeds/${name}.tar.xz)
   set(seeds ${CMAKE_BINARY_DIR}/fuzz-seeds/${name})
