@@ -1,6 +1,7 @@
 #include "api/answer_form.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +21,9 @@ constexpr std::size_t kShortestTrigger = 6;
 OrderedJson function_of(const OrderedJson& tool) {
   return tool.is_object() && tool.contains("function") ? tool["function"] : tool;
 }
+
+// An ASCII sign that begins no placeholder of a format.
+bool is_plain_sign(char sign) { return static_cast<unsigned char>(sign) < 0x80 && sign != '{'; }
 
 class AnswerForm {
  public:
@@ -47,18 +51,19 @@ class AnswerForm {
     if (is_lark) return own;
     const bool behind_reasoning = own && args_.format.has_reasoning();
     if (!calls && !behind_reasoning) return own;
-    OrderedJson form;
-    if (forced) {
-      form = all_calls();
-    } else if (own) {
-      form = content_form(own);
-      if (calls) form = TagFormat::any_of({all_calls(), std::move(form)});
-    } else {
-      form = free_text();
-    }
+    // What begins the answer, or follows reasoning, which a prompt that ends within a marker
+    // precludes unless the marker opens it.
+    const auto form_behind = [&](const std::string& prompt) {
+      if (forced) return all_calls(prompt);
+      if (!own) return free_text(prompt);
+      OrderedJson content = content_form(own);
+      if (!calls) return content;
+      return TagFormat::any_of({all_calls(prompt), std::move(content)});
+    };
     OrderedJson whole;
     whole["type"] = "structural_tag";
-    whole["format"] = behind(std::move(form), forced || own);
+    whole["format"] =
+        with_reasoning(form_behind(args_.start.prompt), form_behind(""), forced || own);
     ConstraintSpec spec = own;
     spec.kind = ConstraintSpec::Kind::kStructuralTag;
     spec.text = json_text(whole);
@@ -86,34 +91,31 @@ class AnswerForm {
     }
   }
 
-  // `form` where it may stand behind reasoning. `strictly`: nothing else may stand in between but
-  // what begins a turn of the model.
-  OrderedJson behind(OrderedJson form, bool strictly) const {
+  // An answer of the form `first`, or of the form `next` behind reasoning. `strictly`: nothing else
+  // may stand behind reasoning but what begins a turn of the model.
+  OrderedJson with_reasoning(OrderedJson first, OrderedJson next, bool strictly) const {
     const ReasoningSyntax& reasoning = args_.format.reasoning;
     std::vector<std::string> ends;
     for (const Pattern& close : reasoning.close) ends.push_back(close.opening());
-    if (ends.empty()) return form;
-    std::vector<OrderedJson> thought{tags_.until(ends)};
+    if (ends.empty()) return first;
+    std::vector<OrderedJson> thought{tags_.until(ends, tags_.special_in(all_texts()))};
     if (strictly) {
       thought.push_back(TagFormat::regex("[ \\n\\r\\t]{0,8}"));
       if (const std::string head = turn_head(); !head.empty()) {
         thought.push_back(TagFormat::optional(tags_.literal(head)));
       }
     }
-    if (args_.start.in_reasoning) {
-      thought.push_back(std::move(form));
-      return TagFormat::sequence(std::move(thought));
-    }
+    thought.push_back(std::move(next));
+    if (args_.start.in_reasoning) return TagFormat::sequence(std::move(thought));
+    const std::string& prompt = args_.start.prompt;
     std::vector<OrderedJson> opens;
     for (const Pattern& open : reasoning.open) {
-      std::string text = open.opening();
-      if (text.starts_with(args_.start.prompt)) text.erase(0, args_.start.prompt.size());
-      opens.push_back(tags_.literal(text));
+      const std::string text = open.opening();
+      if (text.starts_with(prompt)) opens.push_back(tags_.literal(text.substr(prompt.size())));
     }
-    if (opens.empty()) return form;
+    if (opens.empty()) return first;
     thought.insert(thought.begin(), TagFormat::any_of(std::move(opens)));
-    return TagFormat::sequence(
-        {TagFormat::optional(TagFormat::sequence(std::move(thought))), std::move(form)});
+    return TagFormat::any_of({TagFormat::sequence(std::move(thought)), std::move(first)});
   }
 
   // What stands between two turns of the model in formats where a call is a turn.
@@ -138,7 +140,7 @@ class AnswerForm {
       const OrderedJson function = function_of(tool);
       if (!function.is_object() || !function.contains("name")) continue;
       const std::string name = function["name"].get<std::string>();
-      if (is_allowed(name)) calls.push_back(call_of(function, before, name));
+      if (is_allowed(name)) calls.push_back(call_of(function, before + name + behind_name(name)));
     }
     if (calls.empty()) {
       fail_at(ErrorCode::kInvalidArgument, "tool_choice",
@@ -147,15 +149,18 @@ class AnswerForm {
     return TagFormat::any_of(std::move(calls));
   }
 
-  OrderedJson call_of(const OrderedJson& function, const std::string& before,
-                      const std::string& name) const {
-    std::string middle = syntax_.before_arguments;
-    if (const std::size_t at = middle.find("{name}"); at != middle.npos) {
-      middle.replace(at, 6, name);
-    }
+  // The text between a call's name and its arguments.
+  std::string behind_name(const std::string& name) const {
+    std::string text = syntax_.before_arguments;
+    if (const std::size_t at = text.find("{name}"); at != text.npos) text.replace(at, 6, name);
+    return text;
+  }
+
+  // A call of which `head` is all that stands before its arguments.
+  OrderedJson call_of(const OrderedJson& function, const std::string& head) const {
     const OrderedJson* schema = given(function, "parameters");
     if (schema == nullptr) schema = given(function, "input_schema");
-    return TagFormat::sequence({tags_.literal(before + name + middle),
+    return TagFormat::sequence({tags_.literal(head),
                                 arguments_.arguments(schema == nullptr ? OrderedJson() : *schema),
                                 tags_.literal(syntax_.after_arguments)});
   }
@@ -171,16 +176,22 @@ class AnswerForm {
     return TagFormat::sequence(std::move(elements));
   }
 
-  std::string beginning() const {
+  // A prompt that ends in the first marker leaves the rest of it to the answer.
+  OrderedJson all_calls(const std::string& prompt) const {
     std::string text = syntax_.open + syntax_.before_name;
-    // A prompt that ends in the first marker leaves the rest of it to the answer.
-    if (text.starts_with(args_.start.prompt)) text.erase(0, args_.start.prompt.size());
-    return text;
+    if (text.starts_with(prompt)) text.erase(0, prompt.size());
+    return calls_from(text);
   }
-  OrderedJson all_calls() const { return calls_from(beginning()); }
 
-  // Any text, in which calls keep to their schemas.
-  OrderedJson free_text() const {
+  // A text with which calls begin, and what may follow it.
+  struct Beginning {
+    std::string text;
+    OrderedJson rest;
+  };
+
+  // Any text, in which calls keep to their schemas from the text with which they begin. Other
+  // markers may begin alike.
+  OrderedJson free_text(const std::string& prompt) const {
     const std::string begin = syntax_.open + syntax_.before_name;
     std::string trigger = syntax_.trigger;
     std::size_t at = begin.find(trigger);
@@ -189,43 +200,102 @@ class AnswerForm {
       trigger = begin;
       at = 0;
     }
-    OrderedJson free;
-    if (token >= 0) {
-      trigger = args_.tokenizer.id_to_token(token);
-      free = {{"type", "token_dispatch"},
-              {"rules", OrderedJson::array({OrderedJson::array(
-                            {token, dispatched(trigger, begin.substr(at + trigger.size()))})})}};
-    } else if (trigger.size() < kShortestTrigger) {
-      free = {{"type", "dispatch"}, {"rules", rules_by_name(begin)}};
+    if (token >= 0) trigger = args_.tokenizer.id_to_token(token);
+    std::vector<Beginning> calls;
+    std::vector<OrderedJson> others;
+    if (token < 0 && trigger.size() < kShortestTrigger) {
+      calls = calls_by_name(begin);
     } else {
-      free = {{"type", "dispatch"},
-              {"rules", OrderedJson::array({OrderedJson::array(
-                            {trigger, dispatched(trigger, begin.substr(at + trigger.size()))})})}};
+      calls.push_back({trigger, following(begin.substr(at + trigger.size()))});
+      others = other_markers(trigger);
     }
-    free["loop"] = args_.request.tool_choice.parallel;
-    if (token < 0) free = with_special_tokens(std::move(free));
-    if (args_.start.prompt.empty() || !begin.starts_with(args_.start.prompt)) return free;
-    // The answer begins where the trigger has been.
-    return TagFormat::sequence(
-        {dispatched(args_.start.prompt, begin.substr(args_.start.prompt.size())),
-         TagFormat::optional(std::move(free))});
+    OrderedJson free = args_.request.tool_choice.parallel ? text_with_calls(token, calls, others)
+                                                          : text_before_call(token, calls, others);
+    if (prompt.empty() || !begin.starts_with(prompt)) return free;
+    return behind_prompt(following(begin.substr(prompt.size())), std::move(free));
   }
 
-  // A dispatch by text knows no special tokens. Those of markers may stand between its texts.
-  OrderedJson with_special_tokens(OrderedJson free) const {
-    std::vector<OrderedJson> tokens;
-    for (const std::int32_t id : tags_.special_in(marker_texts())) {
-      tokens.push_back({{"type", "token"}, {"token", id}});
+  OrderedJson text_with_calls(std::int32_t token, const std::vector<Beginning>& calls,
+                              std::vector<OrderedJson> others) const {
+    OrderedJson rules = OrderedJson::array();
+    for (const Beginning& one : calls) {
+      std::vector<OrderedJson> choices{one.rest};
+      std::move(others.begin(), others.end(), std::back_inserter(choices));
+      others.clear();
+      rules.push_back(rule(token, one.text, TagFormat::any_of(std::move(choices))));
     }
-    if (tokens.empty()) return free;
+    return with_special_tokens(token, std::move(rules), calls);
+  }
+
+  // Text in which no call begins, and then at most one.
+  OrderedJson text_before_call(std::int32_t token, const std::vector<Beginning>& calls,
+                               std::vector<OrderedJson> others) const {
+    OrderedJson rules = OrderedJson::array();
+    if (!others.empty()) {
+      rules.push_back(rule(token, calls.front().text, TagFormat::any_of(std::move(others))));
+    }
+    std::vector<OrderedJson> choices;
+    for (const Beginning& one : calls) {
+      choices.push_back(TagFormat::sequence({tags_.literal(one.text), one.rest}));
+    }
+    return TagFormat::sequence({with_special_tokens(token, std::move(rules), calls),
+                                TagFormat::optional(TagFormat::any_of(std::move(choices)))});
+  }
+
+  static OrderedJson rule(std::int32_t token, const std::string& text, OrderedJson rest) {
+    OrderedJson pair = OrderedJson::array();
+    if (token >= 0) {
+      pair.push_back(token);
+    } else {
+      pair.push_back(text);
+    }
+    pair.push_back(std::move(rest));
+    return pair;
+  }
+
+  // An answer that begins behind the prompt's end, which is the beginning of a marker.
+  OrderedJson behind_prompt(OrderedJson call, OrderedJson free) const {
+    std::vector<OrderedJson> others = other_markers(args_.start.prompt);
+    if (args_.request.tool_choice.parallel) {
+      others.insert(others.begin(), std::move(call));
+      return TagFormat::sequence({TagFormat::any_of(std::move(others)), std::move(free)});
+    }
+    if (others.empty()) return call;
+    return TagFormat::any_of(
+        {std::move(call),
+         TagFormat::sequence({TagFormat::any_of(std::move(others)), std::move(free)})});
+  }
+
+  // Free text where `rules` apply, and where calls do not begin otherwise. Only special tokens that
+  // a tag names may come, so those of the format's markers are named.
+  OrderedJson with_special_tokens(std::int32_t token, OrderedJson rules,
+                                  const std::vector<Beginning>& calls) const {
+    std::vector<std::int32_t> named = tags_.special_in(marker_texts());
+    std::erase(named, token);
+    if (token >= 0) {
+      std::vector<std::int32_t> excluded;
+      if (rules.empty()) excluded.push_back(token);
+      return TagFormat::tokens(std::move(rules), named, excluded);
+    }
+    OrderedJson text;
+    if (rules.empty()) {
+      text = {{"type", "any_text"}, {"excludes", OrderedJson::array()}};
+      for (const Beginning& one : calls) text["excludes"].push_back(one.text);
+    } else {
+      text = {{"type", "dispatch"}, {"rules", std::move(rules)}};
+    }
+    if (named.empty()) return text;
+    std::vector<OrderedJson> choices;
+    for (const std::int32_t id : named) choices.push_back({{"type", "token"}, {"token", id}});
     OrderedJson more =
-        TagFormat::star(TagFormat::sequence({TagFormat::any_of(std::move(tokens)), free}));
-    return TagFormat::sequence({std::move(free), std::move(more)});
+        TagFormat::star(TagFormat::sequence({TagFormat::any_of(std::move(choices)), text}));
+    return TagFormat::sequence({std::move(text), std::move(more)});
   }
   std::vector<std::string> marker_texts() const {
     std::vector<std::string> texts;
     const ReasoningSyntax& reasoning = args_.format.reasoning;
-    for (const auto* patterns : {&args_.format.drop, &reasoning.open, &reasoning.close}) {
+    for (const auto* patterns :
+         {&args_.format.drop, &args_.format.close, &reasoning.open, &reasoning.close}) {
       for (const Pattern& pattern : *patterns) {
         for (const Pattern::Part& part : pattern.parts()) texts.push_back(part.text);
       }
@@ -233,17 +303,29 @@ class AnswerForm {
     return texts;
   }
 
-  // What may follow a trigger: calls, or the rest of another marker that begins alike.
-  OrderedJson dispatched(const std::string& trigger, const std::string& before) const {
-    std::vector<OrderedJson> choices{following(before)};
+  // These, and the texts of calls.
+  std::vector<std::string> all_texts() const {
+    std::vector<std::string> texts = marker_texts();
+    for (const std::string& text :
+         {syntax_.open, syntax_.between, syntax_.close, syntax_.before_name,
+          syntax_.before_arguments, syntax_.after_arguments, syntax_.before_key,
+          syntax_.before_value, syntax_.after_value}) {
+      texts.push_back(text);
+    }
+    return texts;
+  }
+
+  // The rests of the markers that begin with `text` and are no calls.
+  std::vector<OrderedJson> other_markers(const std::string& text) const {
+    std::vector<OrderedJson> rests;
     for (const auto* markers : {&args_.format.drop, &args_.format.reasoning.open}) {
       for (const Pattern& marker : *markers) {
-        const std::string text = marker.opening();
-        if (!text.starts_with(trigger) || text.size() == trigger.size()) continue;
-        choices.push_back(tags_.literal(text.substr(trigger.size())));
+        const std::string opening = marker.opening();
+        if (!opening.starts_with(text) || opening.size() == text.size()) continue;
+        rests.push_back(tags_.literal(opening.substr(text.size())));
       }
     }
-    return TagFormat::any_of(std::move(choices));
+    return rests;
   }
 
   // A format whose calls stand alone comes back to the trigger for each of them.
@@ -251,22 +333,31 @@ class AnswerForm {
     return syntax_.shared ? calls_from(before) : call(before);
   }
 
-  // Where calls begin with too little text, the name of the tool belongs to the trigger.
-  OrderedJson rules_by_name(const std::string& begin) const {
-    OrderedJson rules = OrderedJson::array();
+  // Where calls begin with too little text, the name of the tool belongs to their beginning.
+  std::vector<Beginning> calls_by_name(const std::string& begin) const {
+    std::vector<Beginning> calls;
     for (const OrderedJson& tool : args_.request.tools) {
       const OrderedJson function = function_of(tool);
       if (!function.is_object() || !function.contains("name")) continue;
       const std::string name = function["name"].get<std::string>();
       if (!is_allowed(name)) continue;
-      std::vector<OrderedJson> rest{call_of(function, "", "")};
+      std::string text = begin + name;
+      std::string head = behind_name(name);
+      // With the sign behind it, a name does not begin a call of a longer name.
+      if (!head.empty() && is_plain_sign(head[0]) && tags_.first_token(head) < 0) {
+        text += head[0];
+        head.erase(0, 1);
+      }
+      std::vector<OrderedJson> rest{call_of(function, head)};
       if (syntax_.shared) {
-        rest.push_back(TagFormat::star(call(syntax_.between + syntax_.before_name)));
+        if (args_.request.tool_choice.parallel) {
+          rest.push_back(TagFormat::star(call(syntax_.between + syntax_.before_name)));
+        }
         rest.push_back(tags_.literal(syntax_.close));
       }
-      rules.push_back(OrderedJson::array({begin + name, TagFormat::sequence(std::move(rest))}));
+      calls.push_back({std::move(text), TagFormat::sequence(std::move(rest))});
     }
-    return rules;
+    return calls;
   }
 
   const AnswerFormArgs& args_;

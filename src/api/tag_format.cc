@@ -95,22 +95,38 @@ std::vector<std::int32_t> TagFormat::special_in(const std::vector<std::string>& 
   return ids;
 }
 
-OrderedJson TagFormat::until(const std::vector<std::string>& ends) const {
+OrderedJson TagFormat::until(const std::vector<std::string>& ends,
+                             const std::vector<std::int32_t>& inside) const {
   if (first_token(ends.front()) < 0) {
     return {{"type", "tag"},
             {"begin", ""},
             {"content", {{"type", "any_text"}}},
             {"end", OrderedJson(ends)}};
   }
-  OrderedJson tokens = OrderedJson::array();
   std::vector<OrderedJson> last;
+  std::vector<std::int32_t> first;
   for (const std::string& end : ends) {
-    tokens.push_back(first_token(end));
     last.push_back(literal(end));
+    first.push_back(first_token(end));
   }
-  for (const std::int32_t id : end_tokens_) tokens.push_back(id);
-  return sequence({star({{"type", "exclude_token"}, {"exclude_tokens", std::move(tokens)}}),
-                   any_of(std::move(last))});
+  std::vector<std::int32_t> others;
+  for (const std::int32_t id : inside) {
+    if (std::find(first.begin(), first.end(), id) == first.end()) others.push_back(id);
+  }
+  return sequence({tokens(OrderedJson::array(), others, first), any_of(std::move(last))});
+}
+
+OrderedJson TagFormat::tokens(OrderedJson rules, const std::vector<std::int32_t>& inside,
+                              const std::vector<std::int32_t>& excluded) {
+  if (rules.empty() && inside.empty()) {
+    return star({{"type", "exclude_token"}, {"exclude_tokens", OrderedJson(excluded)}});
+  }
+  // The library matches a star in time and memory that grow with the square of the text, but this
+  // in a straight line. It must have a rule.
+  for (const std::int32_t id : inside) rules.push_back(OrderedJson::array({id, sequence({})}));
+  return {{"type", "token_dispatch"},
+          {"rules", std::move(rules)},
+          {"exclude_tokens", OrderedJson(excluded)}};
 }
 
 OrderedJson TagFormat::sequence(std::vector<OrderedJson> elements) {

@@ -31,8 +31,14 @@ class TagFormat {
   // The special tokens that these texts have, except for end tokens.
   std::vector<std::int32_t> special_in(const std::vector<std::string>& texts) const;
   // Any text up to and with the first of `ends` that comes. All or none of them begin with a
-  // special token.
-  OrderedJson until(const std::vector<std::string>& ends) const;
+  // special token; if they do, the text may have the special tokens `inside` that begin no end.
+  OrderedJson until(const std::vector<std::string>& ends,
+                    const std::vector<std::int32_t>& inside = {}) const;
+
+  // Any tokens but those that are `excluded`. Special tokens are only those of `rules` (pairs of a
+  // token and what follows it) and those `inside`.
+  static OrderedJson tokens(OrderedJson rules, const std::vector<std::int32_t>& inside,
+                            const std::vector<std::int32_t>& excluded);
 
   static OrderedJson sequence(std::vector<OrderedJson> elements);
   static OrderedJson any_of(std::vector<OrderedJson> elements);

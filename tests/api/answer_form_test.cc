@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <random>
 #include <regex>
 #include <set>
@@ -70,7 +71,25 @@ std::vector<std::string> control_tokens(const AnswerFormat& format) {
   return {tokens.begin(), tokens.end()};
 }
 
-// A model that writes at random what a constraint allows, and tends to complete markers.
+// The texts that a model of this format tends to write: its markers, up to their placeholders.
+std::vector<std::string> goals_of(const AnswerFormat& format) {
+  const std::regex placeholder(R"(\{[a-z_]+\})");
+  std::vector<std::string> goals{"\""};
+  for (const std::string& text : marker_texts(format)) {
+    for (const char* key : {"colour", "coats", "gate", "note", "boards"}) {
+      std::string goal = text;
+      if (const std::size_t at = goal.find("{key}"); at != goal.npos) goal.replace(at, 5, key);
+      std::smatch match;
+      if (std::regex_search(goal, match, placeholder)) goal = match.prefix();
+      if (!goal.empty()) goals.push_back(goal);
+      if (text.find("{key}") == text.npos) break;
+    }
+  }
+  return goals;
+}
+
+// A model that writes at random what a constraint allows, and tends to complete markers, the more
+// so in a long answer, so that it ends.
 class RandomWriter {
  public:
   RandomWriter(const Tokenizer& tokenizer, std::vector<std::string> goals, unsigned seed)
@@ -94,8 +113,10 @@ class RandomWriter {
       }
       if (all.empty()) return allows(end) ? std::optional(text_) : std::nullopt;
       std::int32_t chosen = all[random_() % all.size()];
-      if (const int wanted = wanted_byte(); wanted >= 0 && allows(wanted) && random_() % 8 != 0) {
-        chosen = wanted;
+      const bool keeps_on = random_() % (text_.size() > kLongText ? 32 : 8) != 0;
+      const std::string wanted = wanted_text();
+      if (const std::int32_t first = first_token(wanted, allows); first >= 0 && keeps_on) {
+        chosen = first;
       }
       constraint.accept(chosen);
       text_ += tokenizer_.is_special(chosen) ? std::string(tokenizer_.id_to_token(chosen))
@@ -107,21 +128,35 @@ class RandomWriter {
   const std::string& text() const { return text_; }
 
  private:
-  // The byte that goes on with a marker, or begins one now and then; -1: any.
-  int wanted_byte() {
+  static constexpr std::size_t kLongText = 300;
+
+  // What goes on with a marker, or now and then the whole of one; empty: anything. Markers of which
+  // the text ends in equally long beginnings are equally likely.
+  std::string wanted_text() {
     std::size_t longest = 0;
-    int byte = -1;
+    std::vector<std::string> rests;
     for (const std::string& goal : goals_) {
-      for (std::size_t size = std::min(goal.size() - 1, text_.size()); size > longest; --size) {
+      for (std::size_t size = std::min(goal.size() - 1, text_.size()); size > 0; --size) {
         if (!text_.ends_with(goal.substr(0, size))) continue;
-        longest = size;
-        byte = static_cast<unsigned char>(goal[size]);
+        if (size > longest) rests.clear();
+        longest = std::max(longest, size);
+        if (size == longest) rests.push_back(goal.substr(size));
         break;
       }
     }
-    if (longest > 0) return byte;
-    if (random_() % 4 != 0) return -1;
-    return static_cast<unsigned char>(goals_[random_() % goals_.size()][0]);
+    if (longest > 0) return rests[random_() % rests.size()];
+    return random_() % 4 != 0 ? std::string() : goals_[random_() % goals_.size()];
+  }
+
+  // The token with which a text begins, a special one if it may come; -1: none may.
+  template <class Allows>
+  std::int32_t first_token(const std::string& text, const Allows& allows) const {
+    if (text.empty()) return -1;
+    for (std::int32_t id = 256; id < tokenizer_.vocab_size(); ++id) {
+      if (text.starts_with(tokenizer_.id_to_token(id)) && allows(id)) return id;
+    }
+    const std::int32_t byte = static_cast<unsigned char>(text[0]);
+    return allows(byte) ? byte : -1;
   }
 
   const Tokenizer& tokenizer_;
@@ -130,18 +165,24 @@ class RandomWriter {
   std::string text_;
 };
 
+// An integer of any size; beyond 64 bits the JSON library reads a number with a fraction.
+bool is_integer(const Json& value) {
+  if (!value.is_number_float()) return value.is_number_integer();
+  const double number = value.get<double>();
+  return std::trunc(number) == number;
+}
+
 bool keeps_to_the_schema(const ParsedCall& call) {
   const Json arguments = parse_json(call.arguments, "arguments");
   if (call.name == "stop_all") return arguments == Json::object();
   if (call.name != "paint" || !arguments.contains("colour")) return false;
   if (arguments["colour"] != "red" && arguments["colour"] != "light blue") return false;
-  if (!arguments.contains("coats") || !arguments["coats"].is_number_integer()) return false;
+  if (!arguments.contains("coats") || !is_integer(arguments["coats"])) return false;
   if (arguments.contains("gate") && !arguments["gate"].is_boolean()) return false;
   if (arguments.contains("note") && !arguments["note"].is_string()) return false;
   return !arguments.contains("boards") ||
          (arguments["boards"].is_array() &&
-          std::all_of(arguments["boards"].begin(), arguments["boards"].end(),
-                      [](const Json& one) { return one.is_number_integer(); }));
+          std::all_of(arguments["boards"].begin(), arguments["boards"].end(), is_integer));
 }
 
 struct Written {
@@ -174,16 +215,11 @@ class Format {
   std::optional<Written> write(const ConstraintSpec& spec, const AnswerStart& start,
                                unsigned seed) {
     Constraint constraint(compiler_->compile(spec), {kEnd});
-    std::vector<std::string> goals;
-    for (const std::string& text : marker_texts(format_)) {
-      const std::size_t end = text.find('{', 1);
-      if (!text.substr(0, end).empty()) goals.push_back(text.substr(0, end));
-    }
-    goals.push_back("\"");
-    RandomWriter writer(*tokenizer_, std::move(goals), seed);
+    RandomWriter writer(*tokenizer_, goals_of(format_), seed);
     const std::optional<std::string> text = writer.write(constraint, kEnd);
     if (!text) {
-      ADD_FAILURE() << "no end: " << writer.text().substr(0, 400);
+      ADD_FAILURE() << fmt::format("no end after {} bytes: {}", writer.text().size(),
+                                   writer.text().substr(writer.text().size() / 2));
       return std::nullopt;
     }
     AnswerOptions options;
@@ -295,6 +331,49 @@ TEST(AnswerForm, OtherMarkersThatBeginAlikeAreFree) {
       "<|channel|>commentary to=functions.stop_all <|constrain|>json<|message|>";
   EXPECT_TRUE(format.allows(spec, call + "{}"));
   EXPECT_FALSE(format.allows(spec, call + R"({"a": 1})"));
+  const std::string next = "<|call|><|start|>assistant";
+  EXPECT_TRUE(format.allows(spec, call + "{}" + next + call + "{}"));
+}
+
+// Other markers that begin as calls do are no calls, of which there may be only one.
+TEST(AnswerForm, OnlyCallsCountWhereOneIsAllowed) {
+  const ChatRequest single = with_tools(R"(,"parallel_tool_calls":false)");
+  const std::string analysis = "<|channel|>analysis<|message|>hm<|end|><|start|>assistant";
+  const std::string call =
+      "<|channel|>commentary to=functions.stop_all <|constrain|>json<|message|>{}";
+  for (const bool special : {false, true}) {
+    Format format(named_answer_format("harmony"), special);
+    const ConstraintSpec spec = format.spec(single);
+    EXPECT_TRUE(format.allows(spec, "<|channel|>final<|message|>x"));
+    EXPECT_TRUE(format.allows(spec, "<|channel|>commentary<|message|>first this"));
+    EXPECT_TRUE(format.allows(spec, analysis + analysis + call));
+    EXPECT_FALSE(format.allows(spec, call + "<|call|><|start|>assistant" + call));
+  }
+  for (const bool special : {false, true}) {
+    Format format(named_answer_format("mistral"), special);
+    const ConstraintSpec spec = format.spec(single);
+    EXPECT_TRUE(format.allows(spec, "a [TOOL] b"));
+    EXPECT_TRUE(format.allows(spec, "a [TOOL_CALLS]stop_all[ARGS]{}"));
+    EXPECT_FALSE(format.allows(spec, "[TOOL_CALLS]stop_all[ARGS]{}[TOOL_CALLS]stop_all[ARGS]{}"));
+  }
+}
+
+// In the Python form a call begins with nothing but a bracket and its name.
+TEST(AnswerForm, NamesMayBeginOtherNames) {
+  const auto request = [](const std::string& more) {
+    return request_with(R"(,"tools":[{"type":"function","function":{"name":"paint"}},)"
+                        R"({"type":"function","function":{"name":"paint_all"}}])" +
+                        more);
+  };
+  Format format(named_answer_format("pythonic"), false);
+  for (const char* more : {"", R"(,"parallel_tool_calls":false)"}) {
+    const ConstraintSpec spec = format.spec(request(more));
+    EXPECT_TRUE(format.allows(spec, "[paint()]"));
+    EXPECT_TRUE(format.allows(spec, "so [paint_all()]"));
+    EXPECT_TRUE(format.allows(spec, "a [painting] of [2]"));
+    EXPECT_FALSE(format.allows(spec, "[paint(a=1)]"));
+    EXPECT_EQ(format.allows(spec, "[paint(), paint_all()]"), *more == 0);
+  }
 }
 
 TEST(AnswerForm, FormsOfContentStandBesideCallsAndBehindReasoning) {

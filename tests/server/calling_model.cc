@@ -27,9 +27,7 @@ void change(const std::filesystem::path& file, const char* key, const Json& valu
   write_file_atomically(file, document.dump());
 }
 
-}  // namespace
-
-std::shared_ptr<server::ServedModel> make_calling_model(const char* folder) {
+std::shared_ptr<server::ServedModel> make_model(const char* folder, std::vector<TokenBias> bias) {
   SessionOptions session;
   session.model = make_tiny_model(folder);
   change(session.model / "config.json", "max_position_embeddings", kContext);
@@ -42,8 +40,20 @@ std::shared_ptr<server::ServedModel> make_calling_model(const char* folder) {
   args.names = {"smollm2"};
   args.sampling = args.engine->session().defaults().request;
   args.sampling.max_tokens = 200;
-  args.sampling.logit_bias = {{kEnd, 2.0}};
+  args.sampling.logit_bias = std::move(bias);
   return std::make_shared<server::ServedModel>(std::move(args));
+}
+
+}  // namespace
+
+std::shared_ptr<server::ServedModel> make_calling_model(const char* folder) {
+  return make_model(folder, {{kEnd, 2.0}});
+}
+
+std::shared_ptr<server::ServedModel> make_terse_calling_model(const char* folder) {
+  // Before reasoning stands the marker <think>. Calls and JSON have another choice at its first
+  // byte or at its third.
+  return make_model(folder, {{kEnd, 2.0}, {'<', -100}, {'h', -100}, {'"', 4.0}});
 }
 
 }  // namespace bl::test

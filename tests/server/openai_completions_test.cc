@@ -124,9 +124,10 @@ TEST_F(OpenAiCompletions, TheSamplingOfARunningRequestCanChange) {
   client.send(http_request("POST", "/v1/completions",
                            R"({"prompt":"a","max_tokens":20000,"ignore_eos":true,"stream":true})",
                            "Authorization: Bearer one\r\n"));
-  const std::string begin = client.read_to("\"id\":\"") + client.read_to("\"");
-  const std::string id =
-      begin.substr(begin.rfind("cmpl-"), begin.size() - begin.rfind("cmpl-") - 1);
+  client.read_to("\"id\":\"");
+  std::string id = client.read_to("\"");
+  ASSERT_TRUE(id.starts_with("cmpl-")) << id;
+  id.pop_back();
   const std::string path = "/v1/requests/" + id + "/sampling";
   const std::string change = R"({"allowed_tokens":[122]})";
   EXPECT_EQ(post(path, change, "two").status, 403);

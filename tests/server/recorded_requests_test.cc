@@ -70,7 +70,7 @@ class RecordedTraffic : public testing::Test {
       GTEST_SKIP() << "no shared/requests (BITLOOM_DATA)";
     }
     server_.emplace(server::ApiServer::Options{.http = {.port = 0}, .access = {}});
-    server_->state().set_model(make_calling_model("recorded-traffic"));
+    server_->state().set_model(make_terse_calling_model("recorded-traffic"));
     server_->start();
   }
 
