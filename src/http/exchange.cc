@@ -167,13 +167,15 @@ void ConnectionExchange::leave() {
 }
 
 void ConnectionExchange::watch(std::function<void()> watcher) {
-  bool now = false;
   {
     const std::scoped_lock lock(mutex_);
-    watcher_ = watcher;
-    now = gone();
+    if (!gone()) {
+      watcher_ = std::move(watcher);
+      return;
+    }
   }
-  if (now && watcher) watcher();
+  // leave() has dropped its watcher already, and this one may hold the exchange: it is not kept.
+  if (watcher) watcher();
 }
 
 void ConnectionExchange::tell_watcher() {

@@ -102,12 +102,16 @@ ModelRegistry::Lease ModelRegistry::lease(const std::shared_ptr<Entry>& entry, U
     entry->serves_request = true;
   }
   if (Lease held = entry->lease.lock()) return held;
-  Lease made(entry->model.get(), [shared = shared_, entry](ServedModel*) {
+  // The entry knows its lease, which keeps this function until the entry is gone: so it must let
+  // go of the entry when it is called.
+  Lease made(entry->model.get(), [shared = shared_, entry](ServedModel*) mutable {
+    const std::shared_ptr<Entry> ended = std::move(entry);
+    const std::shared_ptr<RegistryShared> all = std::move(shared);
     {
-      const std::scoped_lock lock(shared->mutex);
-      if (std::exchange(entry->serves_request, false)) entry->last_used = Clock::now();
+      const std::scoped_lock lock(all->mutex);
+      if (std::exchange(ended->serves_request, false)) ended->last_used = Clock::now();
     }
-    shared->changed.notify_all();
+    all->changed.notify_all();
   });
   entry->lease = made;
   return made;
