@@ -16,10 +16,6 @@ if(BL_SANITIZE)
   target_compile_options(bl_flags INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${BL_SANITIZE} -fno-omit-frame-pointer
     -fno-sanitize-recover=all -g1>)
-  if(BL_SANITIZE MATCHES undefined)
-    # What these find, the address sanitizer finds too, where it matters; they make a quarter of the instrumented code.
-    target_compile_options(bl_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize=null,object-size,vptr>)
-  endif()
   target_link_options(bl_flags INTERFACE -fsanitize=${BL_SANITIZE})
 endif()
 
