@@ -59,6 +59,7 @@ ApiServer::ApiServer(Options options)
   add_model_routes(router_, state_);
   add_admin_routes(router_, state_);
   add_adapter_routes(router_, state_);
+  add_page_routes(router_);
   http::Handlers handlers;
   handlers.request = [this](std::shared_ptr<http::Exchange> exchange) {
     handle(std::move(exchange));
