@@ -60,7 +60,7 @@ function framedCode(pre) {
     },
   }, icon("copy"), el("span", {}, "Copy"));
   pre.tabIndex = 0; // so that the keyboard can scroll it
-  const frame = el("div", { class: "code" }, el("div", { class: "code-head" }, el("span", {}, language), button));
+  const frame = el("div", { class: "code" }, el("div", { class: "code-head" }, el("span", {}, language || "code"), button));
   pre.replaceWith(frame);
   frame.append(pre);
 }
