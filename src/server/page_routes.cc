@@ -14,8 +14,8 @@
 namespace bl::server {
 namespace {
 
-// The page runs only its own files and talks only to its own server, whatever a model or an imported
-// conversation says.
+// The page runs only its own files and talks only to its own server, whatever a model or an
+// imported conversation says.
 constexpr const char* kContentPolicy =
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
@@ -120,14 +120,13 @@ http::Response part_of_page(const Call& call) {
 }  // namespace
 
 void add_page_routes(Router& router) {
-  router.add({.method = "GET",
-              .pattern = "/",
-              .access = Access::kOpen,
-              .quick = true,
-              .summary = "The web page; a line of text for programs",
-              .handle = [](const Call& call) {
-                call.exchange->respond(front_page(call.request()));
-              }});
+  router.add(
+      {.method = "GET",
+       .pattern = "/",
+       .access = Access::kOpen,
+       .quick = true,
+       .summary = "The web page; a line of text for programs",
+       .handle = [](const Call& call) { call.exchange->respond(front_page(call.request())); }});
   router.add({.method = "GET",
               .pattern = "/ui/{name}",
               .access = Access::kOpen,
