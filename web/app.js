@@ -3,6 +3,7 @@ import { getJson } from "./api.js";
 import { AdapterPicker } from "./adapters.js";
 import { Chat } from "./chat.js";
 import { Composer } from "./composer.js";
+import { openDialog } from "./dialogs.js";
 import { byId, icon, notice } from "./dom.js";
 import { forgetKeys } from "./keys.js";
 import { hasMarkdown } from "./markdown.js";
@@ -100,8 +101,10 @@ function openNeighbour(by) {
   if (id) openById(id);
 }
 
+const showHelp = () => openDialog(byId("help"));
+
 byId("new-chat").addEventListener("click", openNew);
-byId("show-help").addEventListener("click", () => byId("help").showModal());
+byId("show-help").addEventListener("click", showHelp);
 byId("forget-keys").addEventListener("click", () => {
   forgetKeys();
   notice("The keys are forgotten.");
@@ -113,6 +116,7 @@ startShortcuts({
   fresh: openNew, regenerate: () => chat.regenerateLast(), edit: () => view.editLastOfUser(),
   next: () => openNeighbour(1), previous: () => openNeighbour(-1), settings: () => settings.toggle(),
   models: () => models.open(), sidebar: () => sidebar.toggle(), stop: () => chat.stop(), focus: () => byId("prompt").focus(),
+  help: showHelp,
 });
 addEventListener("popstate", openByAddress);
 // Another tab may have changed the list.

@@ -1,9 +1,20 @@
 // Questions in a dialog: a line of text, or yes and no.
 import { el } from "./dom.js";
 
+// Opens a dialog, and gives the focus back when it is closed. Chromium does so itself, but leaves a text
+// box without its caret, so that nothing can be written there.
+export function openDialog(dialog) {
+  const before = document.activeElement;
+  dialog.addEventListener("close", () => {
+    before.blur();
+    before.focus();
+  }, { once: true });
+  dialog.showModal();
+}
+
 function show(dialog) {
   document.body.append(dialog);
-  dialog.showModal();
+  openDialog(dialog);
   return new Promise((resolve) => {
     dialog.addEventListener("close", () => {
       dialog.remove();

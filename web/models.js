@@ -1,5 +1,6 @@
 // The models of the server: which there are, which one answers, loading and unloading.
 import { events, getJson, send } from "./api.js";
+import { openDialog } from "./dialogs.js";
 import { byId, el, notice } from "./dom.js";
 
 const LOOK_AGAIN = 1500; // ms, while something is being loaded
@@ -18,7 +19,7 @@ export class ModelPicker {
   }
 
   open() {
-    byId("models").showModal();
+    openDialog(byId("models"));
     this.refresh();
     this.on.opened();
   }

@@ -32,6 +32,8 @@ export function requestBody(settings, path) {
   const messages = path.map(({ role, content }) => ({ role, content }));
   if (settings.system.trim()) messages.unshift({ role: "system", content: settings.system });
   const body = { messages, stream: true, stream_options: { include_usage: true }, ...settings.sampling };
+  // A seed of its own for each answer, so that another answer is another one.
+  body.seed ??= crypto.getRandomValues(new Uint32Array(1))[0];
   if (settings.model) body.model = settings.model;
   if (settings.stop.length > 0) body.stop = settings.stop;
   if (settings.probabilities) Object.assign(body, { logprobs: true, top_logprobs: ALTERNATIVES });

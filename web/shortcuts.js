@@ -1,10 +1,8 @@
 // Keys for those who do not reach for the mouse. The dialog with id "help" lists them.
-import { byId } from "./dom.js";
-
 const isWriting = (target) => target.closest?.("input, textarea, select, [contenteditable]");
 
 // `actions` has a function for each name: fresh, regenerate, edit, next, previous, settings, models,
-// sidebar, stop, focus.
+// sidebar, stop, focus, help.
 export function startShortcuts(actions) {
   const withAlt = {
     KeyN: actions.fresh, KeyR: actions.regenerate, KeyE: actions.edit, KeyS: actions.settings,
@@ -17,7 +15,7 @@ export function startShortcuts(actions) {
     if (event.altKey) action = withAlt[event.code];
     else if (event.key === "Escape") action = actions.stop;
     else if (event.key === "/" && !isWriting(event.target)) action = actions.focus;
-    else if (event.key === "?" && !isWriting(event.target)) action = () => byId("help").showModal();
+    else if (event.key === "?" && !isWriting(event.target)) action = actions.help;
     if (!action) return;
     event.preventDefault();
     action();

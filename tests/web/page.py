@@ -8,6 +8,7 @@ import tempfile
 import time
 
 from selenium import webdriver
+from selenium.common.exceptions import TimeoutException
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
@@ -76,7 +77,11 @@ class Browser:
         return self.driver.execute_script(text, *arguments)
 
     def wait(self, condition, what):
-        return WebDriverWait(self.driver, PATIENCE, 0.05, (Exception,)).until(lambda _: condition(), what)
+        try:
+            return WebDriverWait(self.driver, PATIENCE, 0.05, (Exception,)).until(lambda _: condition(), what)
+        except TimeoutException:
+            self.screenshot("failure")
+            raise
 
     def shown(self, selector):
         return self.wait(lambda: next((one for one in self.all(selector) if one.is_displayed()), None),

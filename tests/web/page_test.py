@@ -58,7 +58,7 @@ class Chat(PageTest):
         self.browser.set_width(1280, 860)
         self.browser.wait(lambda: self.browser.find("#model-name").text == "first", "the model is not shown")
         self.browser.new_chat()
-        self.browser.set_sampling(max_tokens=40)
+        self.browser.set_sampling(max_tokens=40, temperature=3, seed="")
 
     def test_streams_and_stops(self):
         page = self.browser
@@ -221,6 +221,13 @@ class Chat(PageTest):
         page.find("#prompt").send_keys(Keys.ALT + "n")
         page.wait(lambda: not page.all(".message"), "Alt+N opens no new chat")
         self.assertEqual(page.driver.switch_to.active_element.get_attribute("id"), "prompt")
+        page.find("#prompt").send_keys(Keys.ALT + "m")
+        page.shown("#models")
+        page.driver.switch_to.active_element.send_keys(Keys.ESCAPE)
+        page.wait(lambda: not page.find("#models").is_displayed(), "Escape does not close the dialog")
+        page.driver.switch_to.active_element.send_keys("and on")
+        self.assertEqual(page.find("#prompt").get_attribute("value"), "and on")
+        page.find("#prompt").clear()
         nameless = page.script("return [...document.querySelectorAll('button, input, textarea')].filter(e => "
                                "!(e.ariaLabel || e.innerText || e.labels?.[0]?.innerText || e.textContent.trim()))"
                                ".map(e => e.outerHTML)")
@@ -318,7 +325,7 @@ class Hostile(PageTest):
             document.head.append(script);
             fetch("http://elsewhere.example/").catch(() => arguments[0](window.hacked === undefined));""")
         self.assertTrue(refused)
-        self.assertEqual(len(self.browser.complaints()), 2)
+        self.assertGreaterEqual(len(self.browser.complaints()), 2)
 
 
 class KeysAndModels(PageTest):
