@@ -21,12 +21,27 @@ for (const place of document.querySelectorAll("[data-icon]")) place.prepend(icon
 startTheme();
 
 const view = new ConversationView({
-  regenerate: (node) => chat.regenerate(node),
-  editUser: (node, text) => chat.editUser(node, text),
+  regenerate: (node) => {
+    chat.regenerate(node);
+    composer.focus();
+  },
+  editUser: (node, text) => {
+    chat.editUser(node, text);
+    composer.focus();
+  },
   editAssistant: (node, text) => chat.editAssistant(node, text),
-  choose: (node) => chat.choose(node),
+  choose: (node, step) => {
+    chat.choose(node);
+    view.focusBranch(node, step);
+  },
 });
-const chat = new Chat(view, { state: showState, listed: () => sidebar.refresh(), model: () => models.current?.id ?? "" });
+const chat = new Chat(view, {
+  state: showState,
+  listed: () => sidebar.refresh(),
+  // A request may load its model.
+  asked: () => setTimeout(() => models.refresh(true), 300),
+  model: () => models.current?.id ?? "",
+});
 const sidebar = new Sidebar(chat, { open: openById, removed: (id) => { if (id === chat.current.id) openNew(); } });
 const composer = new Composer({ send: (text) => chat.send(text), stop: () => chat.stop() });
 const settings = new SettingsPanel(keepSettings);

@@ -12,7 +12,7 @@ export class Chat {
   current = null;
   #running = new Map(); // id of a conversation: {conversation, node, control}
 
-  // `view` shows messages; `on` has functions that are called: {state, listed},
+  // `view` shows messages; `on` has functions that are called: {state, listed, asked},
   // and model(), which returns the id of the model that answers.
   constructor(view, on) {
     this.view = view;
@@ -114,6 +114,7 @@ export class Chat {
     this.#running.set(conversation.id, run);
     if (conversation === this.current) this.show();
     this.save(conversation);
+    this.on.asked();
     announce("The answer is being written.");
     return run;
   }

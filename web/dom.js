@@ -76,14 +76,15 @@ export function announce(text) {
 }
 
 let noticeTimer = 0;
-// A line that passes, for news that need no answer.
+// A line that passes, for news that need no answer. As a popover it lies above an open dialog, too.
 export function notice(text, kind = "info") {
   const line = byId("notice");
   line.textContent = text;
   line.dataset.kind = kind;
-  line.hidden = false;
+  line.hidePopover();
+  line.showPopover();
   clearTimeout(noticeTimer);
-  noticeTimer = setTimeout(() => { line.hidden = true; }, kind === "error" ? 9000 : 4000);
+  noticeTimer = setTimeout(() => line.hidePopover(), kind === "error" ? 9000 : 4000);
 }
 
 export async function copyText(text) {

@@ -3,7 +3,7 @@ import { byId, confirmBriefly, copyText, el, iconButton } from "./dom.js";
 import { MarkdownView } from "./markdown.js";
 import { tokenView } from "./probabilities.js";
 
-const FINISHES = { length: "ended by the token limit", stopped: "stopped" };
+const FINISHES = { length: "ended by the token limit", stopped: "stopped", undefined: "interrupted" };
 
 const number = (value) => value.toLocaleString(undefined, { maximumFractionDigits: value < 100 ? 1 : 0 });
 
@@ -112,11 +112,12 @@ export class MessageView {
     if (this.#shown.branches === key) return;
     this.#shown.branches = key;
     this.branches.hidden = siblings.length < 2;
-    const to = (name, label, index) => iconButton(name, label, () => this.actions.choose(siblings[index]),
-      { disabled: index < 0 || index >= siblings.length, class: `icon ${name === "left" ? "previous" : "next"}` });
-    this.branches.replaceChildren(to("left", "Previous version", at - 1),
+    const to = (name, step, index) => iconButton(name, `Show the ${step} version`,
+      () => this.actions.choose(siblings[index], step),
+      { disabled: index < 0 || index >= siblings.length, class: `icon ${step}` });
+    this.branches.replaceChildren(to("left", "previous", at - 1),
       el("span", { "aria-label": `Version ${at + 1} of ${siblings.length}` }, `${at + 1}/${siblings.length}`),
-      to("right", "Next version", at + 1));
+      to("right", "next", at + 1));
   }
 
   // Puts a text box in the place of the message.

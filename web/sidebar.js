@@ -8,6 +8,7 @@ const day = () => new Date().toISOString().slice(0, 10);
 
 export class Sidebar {
   #summaries = [];
+  #drawn = "";
 
   // `chat` holds the conversations that are in use; `on`: {open(id), removed(id)}.
   constructor(chat, on) {
@@ -62,6 +63,10 @@ export class Sidebar {
     const wanted = this.filter.value.trim().toLowerCase();
     const shown = this.#summaries.filter(({ title }) => title.toLowerCase().includes(wanted));
     const running = new Set(this.chat.runningIds);
+    // A list that is made again loses the focus.
+    const drawn = JSON.stringify([shown.map(({ id, title }) => [id, title]), this.chat.current?.id, [...running]]);
+    if (drawn === this.#drawn) return;
+    this.#drawn = drawn;
     this.list.replaceChildren(...shown.map((summary) => this.#row(summary, running.has(summary.id))));
   }
 

@@ -16,6 +16,7 @@ export class ConversationView {
     this.scroller = byId("scroller");
     this.toEnd = byId("to-end");
     this.scroller.addEventListener("scroll", () => this.#look(), { passive: true });
+    new ResizeObserver(() => this.#follow()).observe(this.scroller);
     this.toEnd.addEventListener("click", () => this.scrollToEnd());
   }
 
@@ -53,6 +54,12 @@ export class ConversationView {
     if (conversation !== this.#conversation) return;
     this.#views.get(node.id)?.update(siblingsOf(conversation, node), running);
     this.#follow();
+  }
+
+  // Keeps the focus where the keyboard left it when another version took the place of a message.
+  focusBranch(node, step) {
+    const { branches } = this.#views.get(node.id);
+    (branches.querySelector(`.${step}:enabled`) ?? branches.querySelector("button:enabled")).focus();
   }
 
   editLastOfUser() {

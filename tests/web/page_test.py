@@ -132,7 +132,7 @@ class Chat(PageTest):
         conversation["nodes"][1]["parent"] = "nowhere"
         for text in ("{", "{}", json.dumps({**json.loads(saved), "conversations": [conversation]})):
             file.write_text(text)
-            page.script("document.getElementById('notice').hidden = true")
+            page.script("document.getElementById('notice').hidePopover()")
             page.find("#import-file").send_keys(str(file))
             self.assertIn("This file", page.shown("#notice").text)
         self.assertEqual(page.texts("assistant"), [answer])
@@ -250,6 +250,7 @@ class Chat(PageTest):
         self.assertEqual(background(), seen["dark"])
         page.wait(lambda: page.find("body[data-ready]"), "the page did not start")
         page.click("#theme")
+        page.set_theme("light")
 
 
 class Hostile(PageTest):
