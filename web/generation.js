@@ -2,6 +2,8 @@
 import { events, send } from "./api.js";
 import { requestBody } from "./sampling.js";
 
+const LEAST = 5; // ms in which tokens must have come, so that a rate means something
+
 const tokenOf = ({ token, logprob, bytes }) => ({
   text: token || (bytes ?? []).map((byte) => `\\x${byte.toString(16).padStart(2, "0")}`).join(""),
   logprob,
@@ -26,10 +28,12 @@ class Clock {
     this.last = performance.now();
     if (this.pieces++ === 0) this.first = this.last;
   }
-  // The first token comes with the prompt, so the time behind it belongs to the others.
+  // The first token comes with the prompt, so the time behind it belongs to the others. Where all came
+  // at once only the whole time is known.
   speed(tokens) {
-    const seconds = (this.last - this.first) / 1000;
-    return tokens > 1 && seconds > 0 ? (tokens - 1) / seconds : undefined;
+    const behind = this.last - this.first;
+    if (tokens > 1 && behind >= LEAST) return (1000 * (tokens - 1)) / behind;
+    return tokens > 0 && this.last > this.start ? (1000 * tokens) / (this.last - this.start) : undefined;
   }
 }
 

@@ -203,7 +203,7 @@ class Chat(PageTest):
                                "e.getBoundingClientRect().right > innerWidth + 1).map(e => e.outerHTML.slice(0, 80))")
             self.assertEqual(wide, [])
             self.assertLessEqual(page.script("return document.documentElement.scrollWidth"), width)
-        self.assertFalse(page.find("#sidebar").is_displayed())
+        page.wait(lambda: not page.find("#sidebar").is_displayed(), "the list is in the way")
         page.screenshot("phone")
         page.click("#show-sidebar")
         page.shown("#sidebar")
