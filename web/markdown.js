@@ -10,6 +10,8 @@ const ALLOWED = {
   ALLOWED_TAGS: ["a", "b", "blockquote", "br", "code", "del", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "i",
     "kbd", "li", "ol", "p", "pre", "s", "strong", "sub", "sup", "table", "tbody", "td", "th", "thead", "tr", "u", "ul"],
   ALLOWED_ATTR: ["align", "class", "href", "start", "title"],
+  // These hold no address; the pattern would be asked for them all the same.
+  ADD_URI_SAFE_ATTR: ["align", "start"],
   ALLOWED_URI_REGEXP: /^(?:https?:|mailto:)/i,
   ALLOW_DATA_ATTR: false,
   ALLOW_ARIA_ATTR: false,

@@ -120,7 +120,7 @@ export class Sidebar {
       const fresh = withoutKnown(readFile(await file.text()), this.#summaries);
       for (const conversation of fresh) await saveConversation(conversation);
       await this.refresh();
-      notice(`${fresh.length} conversations were imported.`);
+      notice(fresh.length === 1 ? "1 conversation was imported." : `${fresh.length} conversations were imported.`);
       if (fresh.length > 0) this.on.open(fresh[0].id);
     } catch (failure) {
       notice(failure.message, "error");

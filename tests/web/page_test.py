@@ -26,6 +26,10 @@ print("<b>bold</b>")
 <img src=x onerror="window.hacked = 1"> <script>window.hacked = 2</script> [press](javascript:window.hacked=3)
 ![picture](http://elsewhere.example/a.png) <iframe src="javascript:window.hacked=4"></iframe> **bold** [site](https://example.org)
 
+| number |
+|---:|
+| 1 |
+
 <svg onload="window.hacked = 5"></svg><a href="data:text/html,x" onclick="window.hacked = 6" style="position:fixed">y</a>
 """
 
@@ -284,6 +288,7 @@ class Hostile(PageTest):
         self.assertIn("<img src=x", page.texts("assistant")[0], "raw HTML is shown as it was written")
         self.assertEqual(page.find(".assistant h1").text, "Result")
         self.assertEqual(page.find(".assistant strong").text, "bold")
+        self.assertEqual(page.find(".assistant td").value_of_css_property("text-align"), "right")
         hrefs = page.script("return [...document.querySelectorAll('.assistant a')].map(a => [a.getAttribute('href'), a.target, a.rel])")
         self.assertIn(["https://example.org", "_blank", "noopener noreferrer"], hrefs)
         page.screenshot("hostile")
