@@ -117,6 +117,8 @@ class PatternParser {
     while (at_ < text_.size() && !next_is("|") && !next_is(")")) {
       const std::size_t begin = at_;
       PatternNode atom = one();
+      // ECMAScript and Python repeat neither ^ nor $.
+      if (atom.kind == PatternKind::kBegin || atom.kind == PatternKind::kEnd) refuse_quantifier();
       atom.at = begin;
       atom = quantified(std::move(atom));
       node.parts.push_back(std::move(atom));
@@ -136,6 +138,12 @@ class PatternParser {
     }
     repeated.parts.push_back(std::move(atom));
     return repeated;
+  }
+
+  void refuse_quantifier() {
+    const std::size_t begin = at_;
+    PatternNode repeated;
+    if (take_quantifier(repeated)) refuse("has a quantifier with nothing to repeat", begin);
   }
 
   bool take_quantifier(PatternNode& repeated) {
@@ -194,9 +202,7 @@ class PatternParser {
     if (take("^")) return {.kind = PatternKind::kBegin};
     if (take("$")) return {.kind = PatternKind::kEnd};
     if (take(".")) return {.kind = PatternKind::kSet, .points = line_ends().complement()};
-    if (next_is("*") || next_is("+") || next_is("?")) {
-      refuse("has a quantifier with nothing to repeat", begin);
-    }
+    refuse_quantifier();
     if (take("\\")) return escape(begin);
     return set(CodePoints::one(take_point()));
   }

@@ -133,7 +133,10 @@ void ConnectionExchange::forget(const Handlers& handlers) {
     const std::scoped_lock lock(mutex_);
     open = stage_ == Stage::kOpen;
   }
-  if (open) return respond(handlers.fault(500, "the request was not answered", request_));
+  // Nobody is told of a fault where the client has left.
+  if (open && !gone()) {
+    return respond(handlers.fault(500, "the request was not answered", request_));
+  }
   abort();
 }
 
@@ -164,13 +167,15 @@ void ConnectionExchange::leave() {
 }
 
 void ConnectionExchange::watch(std::function<void()> watcher) {
-  bool now = false;
   {
     const std::scoped_lock lock(mutex_);
-    watcher_ = watcher;
-    now = gone();
+    if (!gone()) {
+      watcher_ = std::move(watcher);
+      return;
+    }
   }
-  if (now && watcher) watcher();
+  // leave() has dropped its watcher already, and this one may hold the exchange: it is not kept.
+  if (watcher) watcher();
 }
 
 void ConnectionExchange::tell_watcher() {

@@ -135,7 +135,8 @@ void BlockBuilder::attention_rope(const RopeArch& arch, const ArchEvaluator& at,
   if (beta == 0.0) return;
   if (rope.rotated != spec.head_dim || choice_of(rope) != RopeChoice::kFixed) {
     fail(ErrorCode::kUnsupported,
-         "{}: queries scaled by position need a rope of the whole head with fixed frequencies",
+         "{}: queries scaled by position need a rope_type with fixed frequencies that rotates the "
+         "whole head",
          at.config().file());
   }
   rope.original_positions =

@@ -37,7 +37,6 @@ const ClassOptions* options_of(const ArchSpec& arch, const HfConfig& config) {
 }
 
 bool same_value(const Json& a, const Json& b) {
-  if (a.is_number() && b.is_number()) return a.get<double>() == b.get<double>();
   const auto none = [](const Json& value) {
     return value.is_null() || value == false ||
            ((value.is_array() || value.is_object()) && value.empty());

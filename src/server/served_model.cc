@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <random>
 #include <utility>
 
 #include "base/check.h"
@@ -24,6 +25,13 @@ std::string_view without_latest(std::string_view name) {
 ServedModel::ServedModel(Args args)
     : args_(std::move(args)), logprobs_(args_.engine->tokenizer()), created_(std::time(nullptr)) {
   BL_CHECK(!args_.names.empty());
+}
+
+SamplingParams ServedModel::sampling() const {
+  SamplingParams sampling = args_.sampling;
+  std::random_device device;
+  sampling.seed = (std::uint64_t{device()} << 32) | device();
+  return sampling;
 }
 
 bool ServedModel::answers_to(const std::string& model) const {

@@ -30,7 +30,8 @@ class ServedModel {
   bool answers_to(const std::string& model) const;
   std::int64_t created() const { return created_; }  // Unix seconds of loading
   const openai::RequestDefaults& otherwise() const { return args_.otherwise; }
-  const SamplingParams& sampling() const { return args_.sampling; }
+  // What a request leaves open; with another seed at each call. Any thread.
+  SamplingParams sampling() const;
   const openai::Logprobs& logprobs() const { return logprobs_; }
 
   // Calls use(text) while no other thread does: templates are parsed on first use.

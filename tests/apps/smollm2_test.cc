@@ -34,6 +34,8 @@ TEST(SmolLM2, GreedyContinuationsUntilATie) {
   const Json document = read_json_file(golden);
   ASSERT_FALSE(document["cases"].empty());
   for (const Json& test : document["cases"]) {
+    // Sanitizers take half a minute over each.
+    if (kSanitized && &test != &document["cases"].front()) break;
     const auto prompt = test["prompt"].get<std::string>();
     // Tokens up to the first step whose best two are nearly even: another engine may differ there.
     std::vector<std::int32_t> sure;

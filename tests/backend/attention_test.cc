@@ -12,6 +12,7 @@
 #include "backend/device.h"
 #include "backend/sampled_cache_types.h"
 #include "ops/kv_codec.h"
+#include "support/thorough.h"
 
 namespace bl::test {
 namespace {
@@ -34,9 +35,9 @@ struct AttentionCase {
 
 std::ostream& operator<<(std::ostream& out, const AttentionCase& c) { return out << c.name; }
 
-// Under sanitizers, which take minutes over all of them: the first and the last size alone.
+// The first and the last size alone, unless the run is thorough.
 std::vector<int> sizes(std::vector<int> all) {
-  if (BL_SANITIZED) return {all.front(), all.back()};
+  if (!thorough()) return {all.front(), all.back()};
   return all;
 }
 
@@ -119,7 +120,7 @@ std::vector<AttentionCase> attention_specializations() {
     // Row tiles and key tiles that end everywhere, and several of them.
     for (const int dim : {64, 128}) {
       if (type != CacheType::kF16) break;  // has kernels of its own for them
-      if (BL_SANITIZED && dim != 64) break;
+      if (!thorough() && dim != 64) break;
       cases.push_back({"typed_tiles",
                        8,
                        2,

@@ -2,15 +2,16 @@
 #include <vector>
 
 #include "ops/kv_layout.h"
+#include "support/thorough.h"
 
 namespace bl::test {
 
-// For tests that would take long over kAllCacheTypes: those that are one, then pairs that have each
-// width of keys and of values, more bits on either side, and kernels of their own and shared ones
-// on a card. Under sanitizers, which take minutes over that, one of each way through the code:
-// floats of each size, widths of whole and of split fields, pairs.
+// For tests that would take long over kAllCacheTypes: one type of each way through the code, which
+// are floats of each size, widths of whole and of split fields, and pairs. A thorough run has all
+// types that are one, and pairs that have each width of keys and of values, more bits on either
+// side, and kernels of their own and shared ones on a card.
 inline std::vector<CacheTypes> sampled_cache_types() {
-  if constexpr (BL_SANITIZED) {
+  if (!thorough()) {
     return {CacheType::kF32,
             CacheType::kF16,
             CacheType::kFp8,

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -77,6 +78,42 @@ TEST(ConfigKeys, KeysWithoutEffectAreNotNamed) {
   EXPECT_EQ(built(config).unknown_keys, Keys{});
 }
 
+TEST(ConfigKeys, NullsAreNotNamed) {
+  Json config = small("LlamaForCausalLM");
+  config["made_up"] = nullptr;
+  EXPECT_EQ(built(config).unknown_keys, Keys{});
+}
+
+// No layer slides, so nothing reads the parameters of layers that do.
+TEST(ConfigKeys, ParametersOfATypeThatNoLayerHasAreNotNamed) {
+  Json config = small("Gemma3ForCausalLM");
+  config["layer_types"] = {"full_attention", "full_attention", "full_attention", "full_attention"};
+  config["rope_parameters"] = {
+      {"full_attention", {{"rope_type", "default"}, {"rope_theta", 1e6}}},
+      {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 1e4}}},
+      {"made_up", {{"rope_type", "default"}}}};
+  EXPECT_EQ(built(config).unknown_keys, Keys{"rope_parameters.made_up"});
+}
+
+TEST(ConfigKeys, NestedConfigsHaveTheKeysThatEveryConfigHas) {
+  Json config = small("DbrxForCausalLM");
+  config.erase("intermediate_size");
+  config["attn_config"] = {{"kv_n_heads", 2}, {"torch_dtype", "float16"}, {"made_up", 1}};
+  EXPECT_EQ(built(config).unknown_keys, Keys{"attn_config.made_up"});
+}
+
+TEST(ConfigKeys, TheWarningIsOneLineWhateverAKeyHolds) {
+  Json config = small("LlamaForCausalLM");
+  config["a\nb"] = 1;
+  config["made_up"] = 1;
+  const ModelSpec spec = built(config);
+  testing::internal::CaptureStderr();
+  warn_of_unknown_keys(spec);
+  const std::string text = testing::internal::GetCapturedStderr();
+  EXPECT_NE(text.find("which are ignored: \"a\\nb\", made_up\n"), std::string::npos) << text;
+  EXPECT_EQ(text.find('\n'), text.size() - 1) << text;
+}
+
 TEST(ConfigKeys, TextModelsOfCompositeConfigs) {
   Json config = {{"architectures", {"Gemma3ForConditionalGeneration"}},
                  {"text_config", small("Gemma3ForCausalLM")}};
@@ -88,6 +125,8 @@ TEST(ConfigKeys, TextModelsOfCompositeConfigs) {
 TEST(ConfigKeys, OptionsOfTheClassThatNothingReadsAreRefused) {
   Json config = small("BloomForCausalLM");
   config["apply_residual_connection_post_layernorm"] = false;
+  EXPECT_EQ(refusal_of(config), "no error");
+  config["apply_residual_connection_post_layernorm"] = nullptr;  // false, as in Python
   EXPECT_EQ(refusal_of(config), "no error");
   config["apply_residual_connection_post_layernorm"] = true;
   EXPECT_NE(
@@ -130,6 +169,15 @@ TEST(ConfigKeys, ANullDeniesABias) {
   EXPECT_EQ(built(config).denied_biases[0].projections, "bias");
 }
 
+TEST(ConfigKeys, OtherWordsForADefaultAreNotRefused) {
+  Json config = small("MptForCausalLM");
+  config["norm_type"] = "layernorm";
+  EXPECT_EQ(refusal_of(config), "no error");
+  config["norm_type"] = "rmsnorm";
+  EXPECT_NE(refusal_of(config).find("norm_type is \"rmsnorm\""), std::string::npos)
+      << refusal_of(config);
+}
+
 TEST(ConfigKeys, BidirectionalAttentionIsRefusedEverywhere) {
   const ArchLibrary archs;
   for (const std::string& architecture : archs.architectures()) {
@@ -160,6 +208,10 @@ TEST(ConfigKeys, GgufHasNoClass) {
   config.forget_class_options();
   const ModelSpec spec = build_model_spec(ArchLibrary(), config, {});
   EXPECT_EQ(spec.blocks[0].attention->head_dim, 16);
+  // An architecture's own defaults hold for every file.
+  HfConfig falcon(small("FalconForCausalLM"), "model.gguf");
+  falcon.forget_class_options();
+  EXPECT_EQ(build_model_spec(ArchLibrary(), falcon, {}).blocks[0].attention->kv_heads, 1);
 }
 
 TEST(ConfigKeys, NullIsNotTheDefault) {
@@ -180,6 +232,40 @@ TEST(ConfigKeys, OtherNamesOfAnOption) {
   // In transformers the other name is set last.
   config["max_position_embeddings"] = 32;
   EXPECT_EQ(built(config).max_positions, 32);
+}
+
+TEST(ConfigKeys, NamesThatOnlyTheClassKnows) {
+  Json config = small("Ernie4_5_MoeForCausalLM");
+  config["moe_k"] = 2;
+  config["num_experts_per_tok"] = 1;
+  const ModelSpec spec = built(config);
+  EXPECT_EQ(spec.blocks.back().moe->per_token, 1);
+  EXPECT_EQ(spec.unknown_keys, Keys{});
+}
+
+TEST(ConfigKeys, WithoutAClassTheKeysMeanWhatTheySay) {
+  Json config = small("OrionForCausalLM");
+  config["partial_rotary_factor"] = 0.5;
+  EXPECT_EQ(built(config).ropes[0].rotated, 8);
+  config["architectures"] = {"LlamaForCausalLM"};
+  EXPECT_EQ(built(config).ropes[0].rotated, 16);  // the class ignores it
+}
+
+// Entries for layers that the model does not have are no unknown keys.
+TEST(ConfigKeys, EntriesForMoreLayers) {
+  Json config = small("HYV3ForCausalLM");
+  config["mlp_layer_types"] = {"dense", "sparse", "sparse", "sparse", "sparse"};
+  EXPECT_EQ(built(config).unknown_keys, Keys{});
+  config = small("Step3p7ForConditionalGeneration");
+  config["moe_num_experts"] = 4;
+  config["moe_top_k"] = 2;
+  config["moe_intermediate_size"] = 16;
+  config["share_expert_dim"] = 16;
+  config["per_layer_config"] = {{"7", {{"num_attention_heads", 4}, {"made_up", 1}}}};
+  const Keys unknown = built(config).unknown_keys;
+  EXPECT_EQ(std::count(unknown.begin(), unknown.end(), "per_layer_config.7.made_up"), 1);
+  EXPECT_EQ(std::count(unknown.begin(), unknown.end(), "per_layer_config.7.num_attention_heads"),
+            0);
 }
 
 TEST(ConfigKeys, KindsOfTextModels) {

@@ -14,15 +14,16 @@ namespace bl::test {
 long allocation_count() { return count(); }
 }  // namespace bl::test
 
-void* operator new(std::size_t size) {
+// Inlined, they would look to GCC as if what new returned went to another allocator's free().
+[[gnu::noinline]] void* operator new(std::size_t size) {
   ++count();
   if (void* p = std::malloc(size == 0 ? 1 : size)) return p;
   throw std::bad_alloc();
 }
-void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+[[gnu::noinline]] void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
   ++count();
   return std::malloc(size == 0 ? 1 : size);
 }
-void operator delete(void* p, const std::nothrow_t&) noexcept { std::free(p); }
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, const std::nothrow_t&) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }

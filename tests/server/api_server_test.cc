@@ -109,6 +109,21 @@ TEST_F(ApiServerTest, AnswersChats) {
   EXPECT_NE(stream.body.find("data: [DONE]\n\n"), std::string::npos);
 }
 
+TEST_F(ApiServerTest, ASeedIsDrawnForEachRequestThatHasNone) {
+  open();
+  const auto text_of = [&](const std::string& seed) {
+    const std::string body = R"({"prompt":"a","max_tokens":16,"temperature":2)" + seed + "}";
+    return ask(post("/v1/completions", body))
+        .json()
+        .at("choices")
+        .at(0)
+        .at("text")
+        .dump(-1, ' ', true, Json::error_handler_t::replace);
+  };
+  EXPECT_NE(text_of(""), text_of(""));
+  EXPECT_EQ(text_of(R"(,"seed":7)"), text_of(R"(,"seed":7)"));
+}
+
 TEST_F(ApiServerTest, AnswersCompletionsOfSeveralPrompts) {
   open();
   const HttpAnswer answer =
