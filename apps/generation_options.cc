@@ -1,9 +1,9 @@
 #include "generation_options.h"
 
 #include <chrono>
-#include <random>
 
 #include "base/interrupt.h"
+#include "base/random_seed.h"
 #include "usage_error.h"
 
 namespace bl {
@@ -64,10 +64,7 @@ SamplingParams GenerationOptions::resolve(const SamplingParams& of_model) const 
   if (!negative_prompt.empty() && params.cfg_scale == 1) {
     fail_usage("--negative-prompt has no effect without --cfg-scale, such as --cfg-scale 1.5");
   }
-  if (!sampling.is_given("seed")) {
-    std::random_device device;
-    params.seed = (std::uint64_t{device()} << 32) | device();
-  }
+  if (!sampling.is_given("seed")) params.seed = random_seed();
   try {
     validate(params);
   } catch (const Error& error) {

@@ -82,8 +82,8 @@ function(bl_test name)
 endfunction()
 
 # bl_fuzz(name SOURCES a_fuzz.cc DEPS module ...): a libFuzzer program. Its seeds are tests/fuzz/seeds/NAME.tar.xz, which
-# the build unpacks into fuzz-seeds/NAME. Every compiler builds NAME_replay, which runs the files that it is given, so that
-# the ordinary tests run every seed, where the address sanitizer watches. With BL_SANITIZE=…,fuzzer-no-link (preset `fuzz`, clang) the libraries
+# the build unpacks into fuzz-seeds/NAME. With the address sanitizer, every compiler builds NAME_replay, which runs the files
+# that it is given, and the tests run every seed. With BL_SANITIZE=…,fuzzer-no-link (preset `fuzz`, clang) the libraries
 # are compiled with the fuzzer's coverage and NAME itself is built; tools/run_fuzzers runs it.
 function(bl_fuzz name)
   if(NOT BL_SANITIZE MATCHES address)

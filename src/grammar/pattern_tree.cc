@@ -117,8 +117,6 @@ class PatternParser {
     while (at_ < text_.size() && !next_is("|") && !next_is(")")) {
       const std::size_t begin = at_;
       PatternNode atom = one();
-      // ECMAScript and Python repeat neither ^ nor $.
-      if (atom.kind == PatternKind::kBegin || atom.kind == PatternKind::kEnd) refuse_quantifier();
       atom.at = begin;
       atom = quantified(std::move(atom));
       node.parts.push_back(std::move(atom));
@@ -129,6 +127,10 @@ class PatternParser {
   PatternNode quantified(PatternNode atom) {
     PatternNode repeated{.kind = PatternKind::kRepeat, .at = at_};
     if (!take_quantifier(repeated)) return atom;
+    // ECMAScript and Python repeat neither ^ nor $.
+    if (atom.kind == PatternKind::kBegin || atom.kind == PatternKind::kEnd) {
+      refuse_repeated_nothing(repeated.at);
+    }
     take("?");  // a lazy quantifier matches the same texts
     const std::size_t begin = at_;
     PatternNode second;
@@ -140,10 +142,8 @@ class PatternParser {
     return repeated;
   }
 
-  void refuse_quantifier() {
-    const std::size_t begin = at_;
-    PatternNode repeated;
-    if (take_quantifier(repeated)) refuse("has a quantifier with nothing to repeat", begin);
+  [[noreturn]] void refuse_repeated_nothing(std::size_t at) const {
+    refuse("has a quantifier with nothing to repeat", at);
   }
 
   bool take_quantifier(PatternNode& repeated) {
@@ -202,7 +202,8 @@ class PatternParser {
     if (take("^")) return {.kind = PatternKind::kBegin};
     if (take("$")) return {.kind = PatternKind::kEnd};
     if (take(".")) return {.kind = PatternKind::kSet, .points = line_ends().complement()};
-    refuse_quantifier();
+    PatternNode repeated;
+    if (take_quantifier(repeated)) refuse_repeated_nothing(begin);
     if (take("\\")) return escape(begin);
     return set(CodePoints::one(take_point()));
   }

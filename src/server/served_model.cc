@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <ctime>
-#include <random>
 #include <utility>
 
 #include "base/check.h"
+#include "base/random_seed.h"
 #include "http/message.h"
 
 namespace bl::server {
@@ -29,8 +29,7 @@ ServedModel::ServedModel(Args args)
 
 SamplingParams ServedModel::sampling() const {
   SamplingParams sampling = args_.sampling;
-  std::random_device device;
-  sampling.seed = (std::uint64_t{device()} << 32) | device();
+  sampling.seed = random_seed();
   return sampling;
 }
 

@@ -34,8 +34,6 @@ TEST(SmolLM2, GreedyContinuationsUntilATie) {
   const Json document = read_json_file(golden);
   ASSERT_FALSE(document["cases"].empty());
   for (const Json& test : document["cases"]) {
-    // Sanitizers take half a minute over each.
-    if (kSanitized && &test != &document["cases"].front()) break;
     const auto prompt = test["prompt"].get<std::string>();
     // Tokens up to the first step whose best two are nearly even: another engine may differ there.
     std::vector<std::int32_t> sure;
@@ -57,6 +55,7 @@ TEST(SmolLM2, GreedyContinuationsUntilATie) {
                                            "-n", std::to_string(sure.size()), "-q"});
     ASSERT_EQ(run.status, 0) << run.err;
     EXPECT_EQ(run.out, expected + "\n") << prompt;
+    if (kSanitized) break;  // sanitizers take a minute over all of them
   }
 }
 
