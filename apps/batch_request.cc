@@ -32,14 +32,16 @@ Json answer_line(const std::string& custom_id, std::int64_t number, int status, 
 }  // namespace
 
 BatchRequest::BatchRequest(const OrderedJson& line, const ModelSession& session,
-                           const openai::RequestDefaults& otherwise)
+                           const openai::RequestDefaults& otherwise, openai::AnswerFormats& formats)
     : custom_id_(line.at("custom_id").get<std::string>()) {
   const OrderedJson& body = line.at("body");
   SamplingParams sampling = session.defaults().request;
   sampling.seed = seed_of(custom_id_);
   if (line.at("url") == "/v1/chat/completions") {
     auto request = openai::ChatRequest::read(body, otherwise, sampling);
-    requests_.push_back(request.engine_request(session.text()));
+    openai::ChatTurn turn = request.turn(session.text(), formats);
+    requests_.push_back(std::move(turn.request));
+    reading_ = std::move(turn.reading);
     body_ = std::move(request);
   } else {
     auto request = openai::CompletionRequest::read(body, otherwise, sampling);
@@ -61,17 +63,21 @@ const std::vector<std::string>& BatchRequest::unknown_fields() const {
 
 Json BatchRequest::response(const std::vector<std::vector<Answer>>& answers, std::int64_t number,
                             const openai::Logprobs& logprobs) const {
-  std::vector<openai::AnsweredPrompt> answered;
-  for (std::size_t i = 0; i < answers.size(); ++i) {
-    answered.push_back({requests_[i].prompt, answers[i]});
-  }
   const auto* chat = std::get_if<openai::ChatRequest>(&body_);
   openai::AnswerHead head{
       fmt::format("{}-{}", chat != nullptr ? "chatcmpl" : "cmpl", number), std::time(nullptr), {}};
   if (chat != nullptr) {
     head.model = chat->model;
+    std::vector<openai::ChatChoice> choices;
+    for (const Answer& answer : answers.front()) {
+      choices.push_back(openai::read_choice(answer, reading_));
+    }
     return answer_line(custom_id_, number, 200,
-                       chat_completion(head, *chat, answered.front(), logprobs));
+                       chat_completion(head, *chat, {requests_.front().prompt, choices}, logprobs));
+  }
+  std::vector<openai::AnsweredPrompt> answered;
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    answered.push_back({requests_[i].prompt, answers[i]});
   }
   const auto& completion = std::get<openai::CompletionRequest>(body_);
   head.model = completion.model;

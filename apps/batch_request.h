@@ -1,9 +1,11 @@
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "api/answer_formats.h"
 #include "api/chat_request.h"
 #include "api/completion_request.h"
 #include "api/logprobs.h"
@@ -19,7 +21,7 @@ class BatchRequest {
   // `line` is the document of a BatchLine without an error. Throws openai::RequestError and others
   // for what is wrong about its body.
   BatchRequest(const OrderedJson& line, const ModelSession& session,
-               const openai::RequestDefaults& otherwise);
+               const openai::RequestDefaults& otherwise, openai::AnswerFormats& formats);
 
   const std::string& custom_id() const { return custom_id_; }
   // The names of fields that have no meaning here.
@@ -37,6 +39,7 @@ class BatchRequest {
   std::string custom_id_;
   std::variant<openai::ChatRequest, openai::CompletionRequest> body_;
   std::vector<Request> requests_;
+  std::shared_ptr<const openai::ChatReading> reading_;  // of a chat
 };
 
 }  // namespace bl

@@ -40,6 +40,7 @@ BatchRun::BatchRun(Engine& engine, const ModelSession& session, Work work)
       input_(work_.input),
       output_(work_.output),
       logprobs_(session.tokenizer()),
+      formats_(session.defaults().end_tokens),
       progress_("batch", work_.total, Progress::Unit::kItems) {
   if (output_.done() > 0) log_info("{} answers exist already", output_.done());
   progress_.update(output_.done());
@@ -77,7 +78,7 @@ bool BatchRun::start_next() {
 }
 
 void BatchRun::submit(const BatchLine& line) {
-  OpenLine open(BatchRequest(line.document, session_, work_.otherwise), input_.number());
+  OpenLine open(BatchRequest(line.document, session_, work_.otherwise, formats_), input_.number());
   warn_of_unknown(open.request.unknown_fields());
   for (Request& request : open.request.requests()) {
     const std::int64_t choices = request.sampling.n;

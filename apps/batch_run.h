@@ -58,6 +58,7 @@ class BatchRun {
   BatchInput input_;
   BatchOutput& output_;
   openai::Logprobs logprobs_;
+  openai::AnswerFormats formats_;
   Progress progress_;
   std::list<OpenLine> open_;
   std::set<std::vector<std::string>> warned_;  // unknown fields that stderr has told of

@@ -84,6 +84,7 @@ std::unique_ptr<ModelSession> load_session(const SessionOptions& options, CacheC
   with_progress.on_progress = [&](std::int64_t done, std::int64_t total) {
     if (!progress) progress = std::make_unique<Progress>("loading", total, Progress::Unit::kBytes);
     progress->update(done);
+    if (options.on_progress) options.on_progress(done, total);
   };
   std::unique_ptr<ModelSession> session = ModelSession::load(with_progress);
   progress.reset();

@@ -40,6 +40,22 @@ std::string flag_column(const OptionField& about) {
 // so that the help stands below the flag.
 std::size_t help_column(std::size_t width) { return width < 72 ? 10 : 34; }
 
+// The names by which a source may know an option: its long flags, without those that are for the
+// command line alone.
+std::vector<std::string> keys_of(const OptionField& about) {
+  std::vector<std::string> keys;
+  for (const std::string& flag : split_flags(about.flag)) {
+    if (!flag.starts_with("--") || flag == "--help" || flag == "--config" ||
+        flag == "--print-config") {
+      continue;
+    }
+    std::string key = flag.substr(2);
+    std::replace(key.begin(), key.end(), '-', '_');
+    keys.push_back(std::move(key));
+  }
+  return keys;
+}
+
 }  // namespace
 
 OptionParser::OptionParser(CommandText text) : text_(std::move(text)) {}
@@ -49,7 +65,7 @@ OptionParser::~OptionParser() = default;
 void OptionParser::add(const OptionField& about, std::string initial, bool is_switch,
                        bool is_repeatable, std::function<void(std::string_view)> assign) {
   entries_.push_back(
-      {about, std::move(initial), group_, is_switch, is_repeatable, std::move(assign)});
+      {about, std::move(initial), group_, is_switch, is_repeatable, false, std::move(assign)});
 }
 
 // Adds the options of every command, as the last group.
@@ -65,13 +81,17 @@ bool OptionParser::parse(std::span<const std::string> words) {
   CLI::App app;
   app.set_help_flag();
   app.allow_extras();
-  for (const Entry& entry : entries_) {
+  for (Entry& entry : entries_) {
     if (entry.is_switch) {
-      app.add_flag_function(entry.about.flag, [&entry](std::int64_t) { entry.assign("true"); })
-          ->disable_flag_override();
+      const auto switch_on = [&entry](std::int64_t) {
+        entry.is_given = true;
+        entry.assign("true");
+      };
+      app.add_flag_function(entry.about.flag, switch_on)->disable_flag_override();
       continue;
     }
     const auto assign_all = [&entry](const CLI::results_t& texts) {
+      entry.is_given = true;
       try {
         if (entry.is_repeatable) {
           for (const std::string& text : texts) entry.assign(text);
@@ -105,6 +125,38 @@ bool OptionParser::parse(std::span<const std::string> words) {
   if (const auto extra = app.remaining(); !extra.empty()) report_unknown(extra.front());
   set_quiet(quiet_);
   return true;
+}
+
+std::vector<std::string> OptionParser::keys() const {
+  std::vector<std::string> all;
+  for (const Entry& entry : entries_) {
+    for (std::string& key : keys_of(entry.about)) all.push_back(std::move(key));
+  }
+  return all;
+}
+
+void OptionParser::fill(const Source& source) {
+  for (Entry& entry : entries_) {
+    if (entry.is_given) continue;
+    for (const std::string& key : keys_of(entry.about)) {
+      const std::optional<OptionTexts> found = source(key);
+      if (!found) continue;
+      if (found->is_list && !entry.is_repeatable) {
+        fail_usage("{}: a list, but this option has one value", found->where);
+      }
+      try {
+        if (entry.is_repeatable) {
+          for (const std::string& text : found->texts) entry.assign(text);
+        } else {
+          entry.assign(found->whole);
+        }
+      } catch (const Error& error) {
+        fail_usage("{}: {}", found->where, error.what());
+      }
+      break;
+    }
+  }
+  set_quiet(quiet_);
 }
 
 // `fault` begins with the name of the option, which CLI11 writes with or without its dashes.

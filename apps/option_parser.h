@@ -25,6 +25,14 @@ struct CommandText {
   std::vector<CommandExample> examples;
 };
 
+// The values of an option from elsewhere than the command line.
+struct OptionTexts {
+  std::string where;               // for errors: "FILE:3: port"
+  std::vector<std::string> texts;  // of an option that may be given several times
+  std::string whole;               // of any other option
+  bool is_list = false;            // only an option that may be given several times can take it
+};
+
 // The visitor (base/options.h) that fills an options struct from the command line, and writes the
 // help text for the same fields.
 class OptionParser {
@@ -47,6 +55,12 @@ class OptionParser {
   // Fills the fields. Returns false if --help was given; the help has then been printed. Throws
   // UsageError; for an unknown flag it suggests the nearest known one.
   bool parse(std::span<const std::string> words);
+  // After parse(): sets the options that the command line has not given and that `source` knows by
+  // their key, the long name with '_' for '-'. Throws UsageError.
+  using Source = std::function<std::optional<OptionTexts>(const std::string& key)>;
+  void fill(const Source& source);
+  // The keys that a source may have.
+  std::vector<std::string> keys() const;
   // The text of --help, wrapped to help_width(): examples, usage, then the options in groups.
   std::string help();
 
@@ -63,6 +77,7 @@ class OptionParser {
     std::string group;
     bool is_switch = false;
     bool is_repeatable = false;
+    bool is_given = false;
     std::function<void(std::string_view)> assign;
   };
   void add(const OptionField& about, std::string initial, bool is_switch, bool is_repeatable,

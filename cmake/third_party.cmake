@@ -11,6 +11,14 @@ find_package(PkgConfig REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
 
+# third::toml: toml++ as headers alone, so that nothing is linked.
+find_path(toml_include toml++/toml.h REQUIRED)
+mark_as_advanced(toml_include)
+add_library(third_toml INTERFACE)
+add_library(third::toml ALIAS third_toml)
+target_include_directories(third_toml SYSTEM INTERFACE ${toml_include})
+target_compile_definitions(third_toml INTERFACE TOML_HEADER_ONLY=1)
+
 set(third_party_static ON)
 if(NOT BL_STATIC_DEPS OR BL_SANITIZE)
   set(third_party_static OFF)

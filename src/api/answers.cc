@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "api/echoed_prompt.h"
 #include "api/finish.h"
 #include "api/usage_total.h"
 #include "base/error.h"
@@ -33,18 +34,22 @@ UsageTotal usage_of(std::span<const AnsweredPrompt> answered) {
 }  // namespace
 
 Json chat_completion(const AnswerHead& head, const ChatRequest& request,
-                     const AnsweredPrompt& answered, const Logprobs& logprobs) {
+                     const AnsweredChat& answered, const Logprobs& logprobs) {
   Json choices = Json::array();
-  for (const Answer& answer : answered.choices) {
+  UsageTotal usage;
+  for (const ChatChoice& one : answered.choices) {
+    const Answer& answer = one.answer;
+    usage.add(answer.usage, choices.empty(), one.reasoning_tokens);
     Json& choice = choices.emplace_back(choice_json(answer, request, choices.size()));
-    choice["message"] = {{"role", "assistant"}, {"content", answer.text}, {"refusal", nullptr}};
+    choice["finish_reason"] = one.finish;
+    choice["message"] = one.message();
     if (request.sampling.logprobs) choice["logprobs"] = logprobs.chat(answer, answered.prompt);
   }
   Json body = head_json(head, "chat.completion");
   body["choices"] = std::move(choices);
-  body["usage"] = usage_of({&answered, 1}).json();
+  body["usage"] = usage.json();
   if (request.sampling.prompt_logprobs >= 0) {
-    body["prompt_logprobs"] = logprobs.prompt(answered.choices.front());
+    body["prompt_logprobs"] = logprobs.prompt(answered.choices.front().answer);
   }
   return body;
 }
@@ -52,15 +57,23 @@ Json chat_completion(const AnswerHead& head, const ChatRequest& request,
 Json text_completion(const AnswerHead& head, const CompletionRequest& request,
                      std::span<const AnsweredPrompt> answered, const Logprobs& logprobs) {
   Json choices = Json::array();
-  for (const AnsweredPrompt& one : answered) {
+  for (std::size_t i = 0; i < answered.size(); ++i) {
+    const AnsweredPrompt& one = answered[i];
+    // They are the prompt's, so the first of its choices has them for all.
+    const Answer& first = one.choices.front();
+    const EchoedPrompt echo = EchoedPrompt::of(request, i, logprobs);
     for (const Answer& answer : one.choices) {
       Json& choice = choices.emplace_back(choice_json(answer, request, choices.size()));
-      choice["text"] = answer.text;
-      if (request.sampling.logprobs) choice["logprobs"] = logprobs.completion(answer, one.prompt);
-      if (request.sampling.prompt_logprobs < 0) continue;
-      // They are the prompt's, so all of its choices would say the same.
-      const bool is_first = &answer == &one.choices.front();
-      choice["prompt_logprobs"] = is_first ? logprobs.prompt(answer) : Json();
+      choice["text"] = echo.text + answer.text;
+      if (request.sampling.logprobs) {
+        Json own = logprobs.completion(answer, one.prompt);
+        choice["logprobs"] =
+            request.echo ? Logprobs::behind_echo(logprobs.echo(one.prompt, first.prompt_logprobs),
+                                                 own, echo.characters)
+                         : std::move(own);
+      }
+      if (!request.tells_prompt_logprobs) continue;
+      choice["prompt_logprobs"] = &answer == &first ? logprobs.prompt(answer) : Json();
     }
   }
   Json body = head_json(head, "text_completion");

@@ -20,6 +20,7 @@ Json ChatChunk::json(const ChunkFrame& frame) const {
   Json delta = Json::object();
   if (has_role) delta["role"] = "assistant";
   if (content) delta["content"] = *content;
+  if (reasoning) delta["reasoning_content"] = *reasoning;
   for (const ToolCallDelta& call : tool_calls) delta["tool_calls"].push_back(call_json(call));
   Json choice{{"index", index},
               {"delta", std::move(delta)},

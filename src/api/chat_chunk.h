@@ -23,6 +23,7 @@ struct ChatChunk {
   std::int32_t index = 0;  // of the choice
   bool has_role = false;   // the choice's first chunk
   std::optional<std::string> content{};
+  std::optional<std::string> reasoning{};
   std::vector<ToolCallDelta> tool_calls{};
   Json logprobs{};                      // as Logprobs::chat() gives them, or null
   const char* finish_reason = nullptr;  // in the choice's last chunk

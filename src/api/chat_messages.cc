@@ -1,5 +1,7 @@
 #include "api/chat_messages.h"
 
+#include <algorithm>
+#include <array>
 #include <string>
 #include <utility>
 
@@ -9,11 +11,25 @@
 namespace bl::openai {
 namespace {
 
+constexpr std::array kRoles{"system", "developer", "user", "assistant", "tool", "function"};
+
+// Bounds of lists, far above what clients send.
+constexpr std::size_t kMostMessages = 16384;
+constexpr std::size_t kMostParts = 4096;  // of one message
+constexpr std::size_t kMostTools = 1024;  // also of calls in one message
+
+void check_size(const OrderedJson& list, std::size_t most, const std::string& what) {
+  if (list.size() <= most) return;
+  fail_at(ErrorCode::kInvalidArgument, what, "{} has {} entries; at most {} are allowed", what,
+          list.size(), most);
+}
+
 bool is_text_of(const OrderedJson& object, const char* key) {
   return object.is_object() && object.contains(key) && object[key].is_string();
 }
 
 std::string joined_parts(const OrderedJson& parts, const std::string& what) {
+  check_size(parts, kMostParts, what);
   std::string text;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const OrderedJson& part = parts[i];
@@ -42,6 +58,7 @@ void check_functions(const OrderedJson& list, const std::string& what) {
     fail_at(ErrorCode::kInvalidArgument, what, "{} is {}, but should be a list of objects", what,
             json_text(list));
   }
+  check_size(list, kMostTools, what);
   for (std::size_t i = 0; i < list.size(); ++i) {
     const OrderedJson& one = list[i];
     if (!one.is_object() || (one.contains("function") && !is_text_of(one["function"], "name"))) {
@@ -78,12 +95,19 @@ OrderedJson template_messages(const OrderedJson& messages) {
     fail_at(ErrorCode::kInvalidArgument, "messages",
             "messages should be a list of at least one message");
   }
+  check_size(messages, kMostMessages, "messages");
   OrderedJson result = messages;
   for (std::size_t i = 0; i < result.size(); ++i) {
     OrderedJson& message = result[i];
     if (!is_text_of(message, "role")) {
       fail_at(ErrorCode::kInvalidArgument, fmt::format("messages[{}].role", i),
               "messages[{}]: {} is not a message with a role", i, json_text(message));
+    }
+    if (std::find(kRoles.begin(), kRoles.end(), message["role"]) == kRoles.end()) {
+      fail_at(ErrorCode::kInvalidArgument, fmt::format("messages[{}].role", i),
+              "messages[{}].role is {}, should be system, developer, user, assistant, tool or "
+              "function",
+              i, json_shown(message["role"]));
     }
     settle_tool_calls(message, fmt::format("messages[{}].tool_calls", i));
     const auto content = message.find("content");

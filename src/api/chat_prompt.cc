@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <ctime>
+#include <string>
 #include <string_view>
 #include <utility>
 
+#include "api/system_turns.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "engine/model_text.h"
@@ -158,11 +161,39 @@ class Rendering {
   bool has_nulls_ = false;
 };
 
+// Templates that fail get the conversation with fewer system messages. Throws the first error.
+std::string render_any_systems(const ModelText& text, const OrderedJson& variables,
+                               std::int64_t now) {
+  const auto attempt = [&](const OrderedJson& messages) -> std::optional<std::string> {
+    OrderedJson some = variables;
+    some["messages"] = messages;
+    try {
+      return Rendering(text, some, now).run();
+    } catch (const Error&) {
+      return std::nullopt;
+    }
+  };
+  try {
+    return Rendering(text, variables, now).run();
+  } catch (const Error&) {
+    for (const SystemFolding folding : {SystemFolding::kLater, SystemFolding::kAll}) {
+      const auto folded = fold_systems(variables.at("messages"), folding);
+      std::optional<std::string> prompt = folded ? attempt(*folded) : std::nullopt;
+      if (prompt) return *std::move(prompt);
+    }
+    throw;
+  }
+}
+
 }  // namespace
 
-std::string render_chat(const ModelText& text, const OrderedJson& variables,
-                        std::optional<std::int64_t> now) {
-  return Rendering(text, variables, now).run();
+GuardedPrompt render_chat(const ModelText& text, const OrderedJson& variables,
+                          const ChatPromptOptions& options) {
+  // All renderings of one prompt see the same time.
+  const std::int64_t now = options.now.value_or(std::time(nullptr));
+  const auto render = [&](const OrderedJson& some) { return render_any_systems(text, some, now); };
+  if (!options.guarded) return {render(variables), {}};
+  return PromptGuard(text.tokenizer()).render(variables, render);
 }
 
 }  // namespace bl::openai

@@ -1,9 +1,9 @@
 #pragma once
 #include <cstdint>
 #include <optional>
-#include <string>
 
 #include "base/json_fwd.h"
+#include "text/prompt_guard.h"
 
 namespace bl {
 class ModelText;
@@ -21,11 +21,20 @@ namespace bl::openai {
 //   template needs an object. Missing or empty arguments are an empty object.
 // - A null content stays null, for templates that test for it, unless the template would print it
 //   as "None" or fails; then it is an empty text.
+// - System messages may stand anywhere. If the template refuses them there, or at all, they become
+//   text of the users' turns around them.
 //
 // This is found out by rendering the conversation with each form, so nothing here knows templates
-// by name. `now`: seconds since 1970, for templates that show the date; nothing means the clock.
-// Throws what ModelText::render() throws if every form fails: the error of the first one.
-std::string render_chat(const ModelText& text, const OrderedJson& variables,
-                        std::optional<std::int64_t> now = std::nullopt);
+// by name. Throws what ModelText::render() throws if every form fails: the error of the first one.
+//
+// Text of the variables never becomes special tokens (text/prompt_guard.h): encode the result with
+// its `plain`.
+struct ChatPromptOptions {
+  std::optional<std::int64_t> now{};  // seconds since 1970, for templates that show the date;
+                                      // nothing means the clock
+  bool guarded = true;                // false: special tokens that messages spell become tokens
+};
+GuardedPrompt render_chat(const ModelText& text, const OrderedJson& variables,
+                          const ChatPromptOptions& options = {});
 
 }  // namespace bl::openai

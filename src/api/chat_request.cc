@@ -1,30 +1,48 @@
 #include "api/chat_request.h"
 
+#include <algorithm>
 #include <array>
+#include <ctime>
 #include <utility>
 
+#include "api/answer_form.h"
+#include "api/answer_formats.h"
 #include "api/chat_messages.h"
 #include "api/chat_prompt.h"
+#include "api/reasoning_limit.h"
 #include "api/request_error.h"
 #include "engine/model_text.h"
 #include "engine/reasoning_switch.h"
+#include "toolcall/detect_format.h"
 
 namespace bl::openai {
 namespace {
 
-// The fields of a chat request beside those that completions have, too. Nothing forces calls, so
-// whether they may be parallel has no effect.
+// The fields of a chat request beside those that completions have, too.
 constexpr std::array kOwnFields{"messages",
                                 "tools",
                                 "tool_choice",
                                 "parallel_tool_calls",
                                 "add_generation_prompt",
+                                "continue_final_message",
                                 "chat_template_kwargs",
                                 "template_vars",
                                 "enable_thinking",
                                 "reasoning_effort",
                                 "reasoning",
-                                "verbosity"};
+                                "reasoning_format",
+                                "reasoning_budget",
+                                "reasoning_budget_tokens",
+                                "reasoning_budget_message",
+                                "thinking_budget",
+                                "thinking_budget_tokens",
+                                "thinking_token_budget",
+                                "verbosity",
+                                "echo",
+                                "suffix",
+                                "functions"};
+
+constexpr std::array kRefused{"echo", "suffix", "functions"};
 
 void switch_reasoning(OrderedJson& variables, bool on) {
   for (const char* name : kReasoningSwitches) variables[name] = on;
@@ -70,41 +88,249 @@ OrderedJson read_template_variables(const OrderedJson& body) {
   return variables;
 }
 
-// Whether the model is told of the tools. Nothing makes it call one.
-bool offers_tools(const OrderedJson& body) {
-  const OrderedJson* choice = given(body, "tool_choice");
-  if (choice == nullptr || *choice == "auto") return true;
-  if (*choice == "none") return false;
-  fail_at(ErrorCode::kUnsupported, "tool_choice",
-          "tool_choice is {}, should be \"auto\" or \"none\"; structural_tag forces a call",
-          json_shown(*choice));
+// The name in {"type": "function", "function": {"name": …}}, or in its shorter form without
+// "function".
+std::string function_name(const OrderedJson& choice, const std::string& at) {
+  const OrderedJson* function = choice.is_object() ? given(choice, "function") : nullptr;
+  const OrderedJson& holder = function != nullptr ? *function : choice;
+  const OrderedJson* name = holder.is_object() ? given(holder, "name") : nullptr;
+  if (name == nullptr || !name->is_string()) {
+    fail_at(ErrorCode::kInvalidArgument, at, "{} is {}, should name a function", at,
+            json_shown(choice));
+  }
+  return name->get<std::string>();
+}
+
+ToolChoice::Kind choice_kind(const OrderedJson& mode, const std::string& at) {
+  if (mode == "auto") return ToolChoice::Kind::kAuto;
+  if (mode == "none") return ToolChoice::Kind::kNone;
+  if (mode == "required" || mode == "any") return ToolChoice::Kind::kRequired;
+  fail_at(ErrorCode::kInvalidArgument, at,
+          "{} is {}, should be \"auto\", \"none\", \"required\" or the name of a function", at,
+          json_shown(mode));
+}
+
+// {"type": "allowed_tools", "allowed_tools": {"mode": …, "tools": […]}}, with or without the inner
+// object.
+void read_allowed_tools(const OrderedJson& given_choice, ToolChoice& choice) {
+  const OrderedJson* inner = given(given_choice, "allowed_tools");
+  const OrderedJson& allowed = inner != nullptr ? *inner : given_choice;
+  const OrderedJson* tools = allowed.is_object() ? given(allowed, "tools") : nullptr;
+  if (tools == nullptr || !tools->is_array() || tools->empty()) {
+    fail_at(ErrorCode::kInvalidArgument, "tool_choice",
+            "tool_choice of type allowed_tools should have a list of tools");
+  }
+  if (const OrderedJson* mode = given(allowed, "mode")) {
+    choice.kind = choice_kind(*mode, "tool_choice.mode");
+  }
+  for (const OrderedJson& tool : *tools) {
+    choice.names.push_back(function_name(tool, "tool_choice.tools"));
+  }
+}
+
+ToolChoice read_tool_choice(const OrderedJson& body) {
+  ToolChoice choice;
+  choice.parallel = read_flag(body, "parallel_tool_calls", true);
+  const OrderedJson* given_choice = given(body, "tool_choice");
+  if (given_choice == nullptr) return choice;
+  if (!given_choice->is_object()) {
+    choice.kind = choice_kind(*given_choice, "tool_choice");
+    return choice;
+  }
+  if (given_choice->value("type", OrderedJson()) == "allowed_tools") {
+    read_allowed_tools(*given_choice, choice);
+    return choice;
+  }
+  choice.kind = ToolChoice::Kind::kRequired;
+  choice.names = {function_name(*given_choice, "tool_choice")};
+  choice.parallel = false;
+  return choice;
+}
+
+void check_tool_choice(const ChatRequest& request) {
+  if (request.tool_choice.kind == ToolChoice::Kind::kRequired && request.tools.is_null()) {
+    fail_at(ErrorCode::kInvalidArgument, "tool_choice",
+            "tool_choice demands a call, but there are no tools");
+  }
+  for (const std::string& name : request.tool_choice.names) {
+    const bool is_offered =
+        std::any_of(request.tools.begin(), request.tools.end(), [&](const OrderedJson& tool) {
+          return tool.contains("function") && tool["function"]["name"] == name;
+        });
+    if (!is_offered && request.tool_choice.kind != ToolChoice::Kind::kNone) {
+      fail_at(ErrorCode::kInvalidArgument, "tool_choice",
+              "tool_choice names {}, which is not among the tools", json_shown(name));
+    }
+  }
+}
+
+constexpr std::array kBudgetNames{"reasoning_budget", "reasoning_budget_tokens", "thinking_budget",
+                                  "thinking_budget_tokens", "thinking_token_budget"};
+
+ReasoningBudget read_budget(const OrderedJson& body) {
+  ReasoningBudget budget;
+  const auto read = [&](const OrderedJson& object, const char* key, const std::string& at) {
+    const OrderedJson* tokens = given(object, key);
+    if (tokens == nullptr) return;
+    if (!tokens->is_number_integer()) {
+      fail_at(ErrorCode::kInvalidArgument, at, "{} is {}, should be a number of tokens", at,
+              json_shown(*tokens));
+    }
+    budget.tokens = tokens->get<std::int64_t>();
+  };
+  if (const OrderedJson* reasoning = given(body, "reasoning")) {
+    read(*reasoning, "max_tokens", "reasoning.max_tokens");
+  }
+  for (const char* key : kBudgetNames) read(body, key, key);
+  if (const OrderedJson* message = given(body, "reasoning_budget_message")) {
+    if (!message->is_string()) {
+      fail_at(ErrorCode::kInvalidArgument, "reasoning_budget_message",
+              "reasoning_budget_message is {}, should be a text", json_shown(*message));
+    }
+    budget.message = message->get<std::string>();
+  }
+  return budget;
+}
+
+// "reasoning_format": whether reasoning stands in a field of its own. Clients know several names
+// for that, and "none" for the opposite.
+bool reads_reasoning_apart(const OrderedJson& body) {
+  const OrderedJson* format = given(body, "reasoning_format");
+  if (format == nullptr) return true;
+  if (format->is_string()) return *format != "none";
+  fail_at(ErrorCode::kInvalidArgument, "reasoning_format",
+          "reasoning_format is {}, should be a name; \"none\" leaves reasoning in the content",
+          json_shown(*format));
+}
+
+std::string without_end_space(const std::string& text) {
+  const std::size_t end = text.find_last_not_of(" \t\r\n");
+  return text.substr(0, end == text.npos ? 0 : end + 1);
+}
+
+// Cuts what the template has put behind the last message.
+void cut_behind(GuardedPrompt& prompt, const std::string& said) {
+  const std::size_t at = prompt.text.rfind(said);
+  if (at == std::string::npos) {
+    fail_at(ErrorCode::kUnsupported, "continue_final_message",
+            "the model's chat template changes the last message, so it cannot be continued");
+  }
+  prompt.text.resize(at + said.size());
+  std::erase_if(prompt.plain, [&](std::size_t place) { return place >= prompt.text.size(); });
+}
+
+bool reads_continuation(const OrderedJson& body, const OrderedJson& messages) {
+  if (!read_flag(body, "continue_final_message", false)) return false;
+  const OrderedJson& last = messages.back();
+  const bool can_go_on = last["role"] == "assistant" && last.contains("content") &&
+                         last["content"].is_string() && !last.contains("tool_calls");
+  if (!can_go_on || (given(body, "add_generation_prompt") != nullptr &&
+                     read_flag(body, "add_generation_prompt", false))) {
+    fail_at(ErrorCode::kInvalidArgument, "continue_final_message",
+            "continue_final_message needs a last message of an assistant with a text, and "
+            "add_generation_prompt false or left out");
+  }
+  return true;
+}
+
+// Messages of roles that a template does not know are given as those that come closest.
+void settle_roles(OrderedJson& messages, const TemplateFormat& format) {
+  for (OrderedJson& message : messages) {
+    OrderedJson& role = message["role"];
+    if (role == "developer" && !format.knows_developer) role = "system";
+    if (role == "function" && !format.knows_function) role = "tool";
+  }
+}
+
+// The prompt without what asks for an answer; empty where the template fails without it.
+std::string prompt_without_tail(const ModelText& text, OrderedJson variables, std::int64_t now) {
+  variables["add_generation_prompt"] = false;
+  try {
+    return render_chat(text, variables, {.now = now, .guarded = false}).text;
+  } catch (const Error&) {
+    return {};
+  }
 }
 
 }  // namespace
 
 ChatRequest ChatRequest::read(const OrderedJson& body, const RequestDefaults& otherwise,
                               const SamplingParams& sampling) {
+  refuse_fields(body, kRefused);
   ChatRequest request{read_request_fields(body, otherwise, sampling)};
   request.unknown = unknown_fields(body, kOwnFields);
   request.template_variables = read_template_variables(body);
   const OrderedJson* messages = given(body, "messages");
   request.messages = template_messages(messages == nullptr ? OrderedJson() : *messages);
+  request.continues_message = reads_continuation(body, request.messages);
+  if (request.continues_message) request.template_variables["add_generation_prompt"] = false;
+  request.tool_choice = read_tool_choice(body);
+  request.reasoning_budget = read_budget(body);
+  request.separate_reasoning = reads_reasoning_apart(body);
+  request.special_tokens_in_messages = otherwise.special_tokens_in_messages;
   const OrderedJson* tools = given(body, "tools");
-  if (offers_tools(body) && tools != nullptr) request.tools = template_tools(*tools);
+  if (tools != nullptr && request.tool_choice.kind != ToolChoice::Kind::kNone) {
+    request.tools = template_tools(*tools);
+  }
   if (request.tools.empty()) request.tools = nullptr;  // templates ask in several ways for tools
+  check_tool_choice(request);
   return request;
 }
 
-Request ChatRequest::engine_request(const ModelText& text) const {
+OrderedJson ChatRequest::prompt_variables() const {
   OrderedJson variables = template_variables;
   variables["messages"] = messages;
   if (!tools.is_null()) variables["tools"] = tools;
+  return variables;
+}
+
+// The prompt, and where the answer begins in it.
+ChatRequest::Prompt ChatRequest::render(const ModelText& text, const TemplateFormat& format) const {
+  OrderedJson variables = prompt_variables();
+  settle_roles(variables["messages"], format);
+  const std::int64_t now = std::time(nullptr);
+  Prompt prompt{render_chat(text, variables, {.now = now, .guarded = !special_tokens_in_messages}),
+                {}};
+  if (continues_message) {
+    const std::string said = without_end_space(messages.back()["content"].get<std::string>());
+    cut_behind(prompt.text, said);
+    prompt.start = find_answer_start(format.answers, prompt.text.text, said);
+  } else if (format.answers.has_reasoning() || !format.answers.prompt.empty()) {
+    const std::string without = prompt_without_tail(text, variables, now);
+    prompt.start = find_answer_start(format.answers, prompt.text.text,
+                                     generation_tail(prompt.text.text, without));
+  }
+  return prompt;
+}
+
+ChatTurn ChatRequest::turn(const ModelText& text, AnswerFormats& formats) const {
+  const TemplateFormat& format = formats.of(text, !tools.is_null());
+  const Prompt prompt = render(text, format);
+  auto reading = std::make_shared<ChatReading>();
+  reading->format = format.answers;
+  if (!tools.is_null()) reading->tools = ToolSet(parse_json(json_text(tools), "tools"));
+  reading->options.start = prompt.start;
+  reading->options.separate_reasoning = separate_reasoning;
+  reading->options.read_calls = !tools.is_null();
   // The template writes BOS itself where the model wants it.
-  const std::string prompt = render_chat(text, variables);
-  Request request =
-      RequestFields::engine_request(text.tokenizer().encode(prompt, {.add_special = false}));
+  Request request = RequestFields::engine_request(text.tokenizer().encode(
+      prompt.text.text, {.add_special = false, .plain = prompt.text.plain}));
   request.continues_prompt = false;
-  return request;
+  request.shown_special = format.marks;
+  request.constraint = answer_constraint({.format = format.answers,
+                                          .start = reading->options.start,
+                                          .request = *this,
+                                          .tokenizer = text.tokenizer(),
+                                          .end_tokens = formats.end_tokens()});
+  if (reasoning_budget.tokens >= 0 && format.answers.has_reasoning()) {
+    request.after_sampling =
+        limit_reasoning({.reading = reading,
+                         .tokenizer = text.tokenizer(),
+                         .budget = reasoning_budget,
+                         .prompt = std::ssize(request.prompt),
+                         .choices = static_cast<std::size_t>(sampling.answers())});
+  }
+  return {std::move(request), std::move(reading)};
 }
 
 }  // namespace bl::openai

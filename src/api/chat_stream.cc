@@ -4,9 +4,41 @@
 
 #include "api/chat_chunk.h"
 #include "api/finish.h"
-#include "base/error.h"
 
 namespace bl::openai {
+namespace {
+
+// The deltas for the news of one event; what goes on in one place becomes one delta.
+std::vector<ChatChunk> deltas_of(const std::vector<AnswerEvent>& news) {
+  std::vector<ChatChunk> deltas;
+  const AnswerEvent* last = nullptr;
+  for (const AnswerEvent& one : news) {
+    const bool goes_on = last != nullptr && last->kind == one.kind && last->call == one.call;
+    switch (one.kind) {
+      case AnswerEvent::Kind::kContent:
+        if (!goes_on) deltas.push_back({.content = ""});
+        *deltas.back().content += one.text;
+        break;
+      case AnswerEvent::Kind::kReasoning:
+        if (!goes_on) deltas.push_back({.reasoning = ""});
+        *deltas.back().reasoning += one.text;
+        break;
+      case AnswerEvent::Kind::kCallBegin:
+        deltas.push_back({.tool_calls = {{.index = one.call, .id = one.id, .name = one.name}}});
+        break;
+      case AnswerEvent::Kind::kArguments:
+        if (!goes_on) deltas.push_back({.tool_calls = {{.index = one.call}}});
+        deltas.back().tool_calls.back().arguments += one.text;
+        break;
+      case AnswerEvent::Kind::kCallEnd:
+        continue;
+    }
+    last = &one;
+  }
+  return deltas;
+}
+
+}  // namespace
 
 ChatStream::ChatStream(AnswerHead head, const ChatRequest& request,
                        std::vector<std::int32_t> prompt, const Logprobs& logprobs)
@@ -17,8 +49,8 @@ ChatStream::ChatStream(AnswerHead head, const ChatRequest& request,
       choices_(static_cast<std::size_t>(request.sampling.n),
                Choice{ShownTokens(logprobs.names(), prompt_)}) {}
 
-std::vector<Json> ChatStream::push(const Event& event) {
-  if (event.finish == FinishReason::kError) throw Error(event.code, event.error);
+std::vector<Json> ChatStream::push(const Event& event, const std::vector<AnswerEvent>& news,
+                                   const ChoiceReader& reader) {
   std::vector<Json> chunks;
   const auto add = [&](ChatChunk chunk) {
     chunk.index = event.choice;
@@ -26,17 +58,19 @@ std::vector<Json> ChatStream::push(const Event& event) {
   };
   Choice& choice = choices_[static_cast<std::size_t>(event.choice)];
   if (!std::exchange(choice.begun, true)) add({.has_role = true, .content = ""});
-  std::vector<ShownToken> tokens;
-  if (request_.sampling.logprobs) tokens = choice.tokens.add(event);
-  if (!event.text.empty() || !tokens.empty()) {
-    Json logprobs = tokens.empty() ? Json() : logprobs_.chat(tokens);
-    add({.content = event.text, .logprobs = std::move(logprobs)});
+  std::vector<ChatChunk> deltas = deltas_of(news);
+  if (request_.sampling.logprobs) {
+    // They are those of all tokens, whichever of the deltas these belong to.
+    const std::vector<ShownToken> tokens = choice.tokens.add(event);
+    if (!tokens.empty() && deltas.empty()) deltas.push_back({.content = ""});
+    if (!tokens.empty()) deltas.front().logprobs = logprobs_.chat(tokens);
   }
+  for (ChatChunk& delta : deltas) add(std::move(delta));
   if (!event.finish) return chunks;
   const ChoiceEnd end{*event.finish, event.stop_string, event.end_token};
-  add({.finish_reason = finish_reason(end.reason),
+  add({.finish_reason = finish_reason(end.reason, reader),
        .stop_reason = stop_reason(end, request_.sampling.stop_tokens)});
-  usage_.add(event.usage, event.choice == 0);
+  usage_.add(event.usage, event.choice == 0, reader.reasoning_tokens());
   return chunks;
 }
 

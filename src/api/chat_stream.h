@@ -5,6 +5,7 @@
 
 #include "api/answer_head.h"
 #include "api/chat_request.h"
+#include "api/chat_turn.h"
 #include "api/logprobs.h"
 #include "api/shown_tokens.h"
 #include "api/usage_total.h"
@@ -22,9 +23,10 @@ class ChatStream {
   ChatStream(ChatStream&&) = default;
 
   // Returns the chunks that an event adds to the stream: the role where it is its choice's first
-  // event, then new text and logprobs, then the reason where the choice has ended. Throws the error
-  // of a choice that has ended with one.
-  std::vector<Json> push(const Event& event);
+  // event, then its news with its logprobs, then the reason where the choice has ended. `news` is
+  // what `reader`, the reader of its choice, has made of the event.
+  std::vector<Json> push(const Event& event, const std::vector<AnswerEvent>& news,
+                         const ChoiceReader& reader);
   // Returns the chunk that follows the end of all choices where the request asks for the usage.
   std::optional<Json> usage_chunk() const;
 

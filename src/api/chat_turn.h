@@ -1,5 +1,7 @@
 #pragma once
+#include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "engine/request.h"
@@ -38,12 +40,20 @@ class ChoiceReader {
   // Whether a call has begun, and whether all that have begun are complete.
   bool has_calls() const { return calls_ > 0; }
   bool calls_complete() const { return calls_ == complete_; }
+  // How many of the tokens so far are reasoning. Tokens of an event that also brings other text
+  // count by their share of it.
+  std::int64_t reasoning_tokens() const { return reasoning_tokens_; }
 
  private:
+  void count_reasoning(std::int64_t tokens, const std::vector<AnswerEvent>& news);
+
   std::shared_ptr<const ChatReading> reading_;  // the parser borrows from it
   AnswerParser parser_;
   int calls_ = 0;
   int complete_ = 0;
+  bool in_reasoning_ = false;
+  std::int64_t reasoning_tokens_ = 0;
+  std::vector<std::string> ids_;  // of the calls so far
 };
 
 }  // namespace bl::openai

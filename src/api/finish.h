@@ -9,8 +9,13 @@
 
 namespace bl::openai {
 
+class ChoiceReader;
+
 // "finish_reason" of a choice that has ended without an error: "stop" or "length".
 const char* finish_reason(FinishReason reason);
+// "finish_reason" of a choice of a chat, which is "tool_calls" where it ended by itself and has
+// called tools.
+const char* finish_reason(FinishReason reason, const ChoiceReader& reader);
 
 // How a choice has ended, as its last event says.
 struct ChoiceEnd {

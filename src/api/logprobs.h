@@ -32,11 +32,17 @@ class Logprobs {
   // These take a whole choice. `prompt`: the ids of the request's prompt.
   Json chat(const Answer& answer, std::span<const std::int32_t> prompt) const;
   Json completion(const Answer& answer, std::span<const std::int32_t> prompt) const;
+  // The form of completion() for the tokens of a prompt (echo). The first has no log-probability.
+  // `rows`: Answer::prompt_logprobs.
+  Json echo(std::span<const std::int32_t> prompt, std::span<const TokenLogprobs> rows) const;
+  // "logprobs" of a text that goes on behind `echoed`, whose text has `characters` characters.
+  static Json behind_echo(Json echoed, const Json& logprobs, std::size_t characters);
   // "prompt_logprobs": [null, {ID: {logprob, rank, decoded_token}}, …], one entry for each token
   // of the prompt, with that token and the likeliest at its place. Only the latter have a rank.
   Json prompt(const Answer& answer) const;
 
  private:
+  Json top_json(std::span<const TokenChance> best) const;
   Json token_json(const TokenChance& chance) const;
 
   TokenNames names_;

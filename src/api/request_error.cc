@@ -23,10 +23,31 @@ bool is_clients(ErrorCode code) {
 
 }  // namespace
 
+ContextOverflow::ContextOverflow(std::int64_t prompt_tokens, std::int64_t context)
+    : Error(
+          ErrorCode::kInvalidArgument,
+          fmt::format("This model's maximum context length is {} tokens. The prompt has {} tokens "
+                      "and exceeds the available context size, which must also hold at least one "
+                      "token of the answer; shorten the prompt, or start the server with a "
+                      "larger --ctx",
+                      context, prompt_tokens)),
+      prompt_tokens_(prompt_tokens),
+      context_(context) {}
+
 ErrorAnswer error_answer(const Error& error) {
   const bool clients = is_clients(error.code());
   const auto* request = dynamic_cast<const RequestError*>(&error);
   const Json param = request == nullptr ? Json() : Json(request->param());
+  if (const auto* overflow = dynamic_cast<const ContextOverflow*>(&error)) {
+    return {400,
+            {{"error",
+              {{"message", error.what()},
+               {"type", "exceed_context_size_error"},
+               {"param", nullptr},
+               {"code", "context_length_exceeded"},
+               {"n_prompt_tokens", overflow->prompt_tokens()},
+               {"n_ctx", overflow->context()}}}}};
+  }
   return {clients ? 400 : 500,
           {{"error",
             {{"message", error.what()},

@@ -1,6 +1,7 @@
 #pragma once
 #include <fmt/format.h>
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,6 +21,18 @@ class RequestError : public Error {
 
  private:
   std::string param_;
+};
+
+// A prompt that leaves no room for an answer. The message has the words by which clients know it.
+class ContextOverflow : public Error {
+ public:
+  ContextOverflow(std::int64_t prompt_tokens, std::int64_t context);
+  std::int64_t prompt_tokens() const { return prompt_tokens_; }
+  std::int64_t context() const { return context_; }  // most tokens of a prompt and its answer
+
+ private:
+  std::int64_t prompt_tokens_;
+  std::int64_t context_;
 };
 
 // Throws RequestError with a formatted message.

@@ -15,14 +15,8 @@ namespace {
 constexpr const char* kWhat = "the request";
 
 // Fields of OpenAI's and vLLM's requests that would change the answer and are not implemented.
-constexpr std::array kUnsupported{"echo",
-                                  "suffix",
-                                  "functions",
-                                  "continue_final_message",
-                                  "include_stop_str_in_output",
-                                  "bad_words",
-                                  "truncate_prompt_tokens",
-                                  "use_beam_search"};
+constexpr std::array kUnsupported{"include_stop_str_in_output", "bad_words",
+                                  "truncate_prompt_tokens", "use_beam_search"};
 
 // Fields that ask for a form of the answer (constraint_spec.h).
 constexpr std::array kForms{"response_format",
@@ -63,22 +57,14 @@ bool is_left_out(const OrderedJson& value) {
          (value.is_array() && value.empty());
 }
 
-void refuse_unsupported(const OrderedJson& body) {
-  for (const char* key : kUnsupported) {
-    const OrderedJson* value = given(body, key);
-    const bool is_empty = value != nullptr && value->is_object() && value->empty();
-    if (value != nullptr && !is_left_out(*value) && !is_empty)
-      fail_at(ErrorCode::kUnsupported, key, "{} is not supported; leave it out", key);
-  }
-}
-
-// SamplingParams understand 0 as "no limit", which no client means by it.
-void refuse_empty_answers(const OrderedJson& body) {
-  for (const char* key : {"max_tokens", "max_completion_tokens", "max_new_tokens"}) {
+// Whether the body asks for no token at all. SamplingParams understand 0 as "no limit", which no
+// client means by it.
+bool asks_for_nothing(const OrderedJson& body) {
+  for (const char* key : {"max_tokens", "max_completion_tokens", "max_new_tokens", "n_predict"}) {
     const OrderedJson* most = given(body, key);
-    if (most == nullptr || *most != 0) continue;
-    fail_at(ErrorCode::kInvalidArgument, key, "{} is 0, should be at least 1", key);
+    if (most != nullptr && most->is_number() && *most == 0) return true;
   }
+  return false;
 }
 
 // Clients of text-generation-webui and TabbyAPI send an empty grammar with every request.
@@ -148,6 +134,15 @@ SamplingParams read_parameters(const OrderedJson& body, const std::optional<Samp
 
 }  // namespace
 
+void refuse_fields(const OrderedJson& body, std::span<const char* const> names) {
+  for (const char* key : names) {
+    const OrderedJson* value = given(body, key);
+    const bool is_empty = value != nullptr && value->is_object() && value->empty();
+    if (value != nullptr && !is_left_out(*value) && !is_empty)
+      fail_at(ErrorCode::kUnsupported, key, "{} is not supported here; leave it out", key);
+  }
+}
+
 const OrderedJson* given(const OrderedJson& object, const char* key) {
   const auto found = object.find(key);
   return found == object.end() || found->is_null() ? nullptr : &*found;
@@ -181,9 +176,9 @@ bool read_flag(const OrderedJson& object, const std::string& path, bool otherwis
 
 RequestFields read_request_fields(const OrderedJson& body, const RequestDefaults& otherwise,
                                   const SamplingParams& sampling) {
-  refuse_unsupported(body);
-  refuse_empty_answers(body);
+  refuse_fields(body, kUnsupported);
   RequestFields fields;
+  fields.prompt_only = asks_for_nothing(body);
   if (const OrderedJson* model = given(body, "model"); model != nullptr && model->is_string()) {
     fields.model = model->get<std::string>();
   }
@@ -213,6 +208,7 @@ Request RequestFields::engine_request(std::vector<std::int32_t> prompt) const {
   request.constraint = constraint;
   request.adapters = adapters;
   request.skip_special = skip_special;
+  request.prompt_only = prompt_only;
   return request;
 }
 

@@ -18,6 +18,8 @@ struct RequestDefaults {
   ConstraintSpec constraint{};             // the form of answers
   std::optional<SamplingPreset> preset{};  // fills in parameters, or forces them
   std::vector<AdapterChoice> adapters{};   // also the weights of adapters that a body only names
+  // Special tokens that messages spell become tokens. Otherwise only the template makes them.
+  bool special_tokens_in_messages = false;
 };
 
 // The fields that chat and text completions have in common.
@@ -29,6 +31,7 @@ struct RequestFields {
   ConstraintSpec constraint{};  // validated, but not compiled
   std::vector<AdapterChoice> adapters{};
   bool skip_special = true;
+  bool prompt_only = false;  // max_tokens is 0: the prompt is computed, and nothing follows it
   std::vector<std::string> unknown{};  // names of the fields that have no meaning here
 
   // A request for the engine with these fields and the ids of a prompt.
@@ -47,6 +50,10 @@ RequestFields read_request_fields(const OrderedJson& body, const RequestDefaults
 // nor the kind of request knows. `own`: the fields that the kind of request has. Fields that only
 // tell a service who asks, or how to store and bill the answer, are known.
 std::vector<std::string> unknown_fields(const OrderedJson& body, std::span<const char* const> own);
+
+// Throws RequestError (kUnsupported) for a field that has one of these names and a value other than
+// those by which clients leave it out.
+void refuse_fields(const OrderedJson& body, std::span<const char* const> names);
 
 // Returns a member of an object; null where there is none or it is JSON's null, which clients send
 // for fields that they leave open.

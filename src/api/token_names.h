@@ -14,6 +14,7 @@ namespace bl::openai {
 // The names of tokens in JSON, whose strings are UTF-8 while tokens are any bytes.
 class TokenNames {
  public:
+  const Tokenizer& tokenizer() const { return tokenizer_; }
   // The tokenizer must outlive it.
   explicit TokenNames(const Tokenizer& tokenizer) : tokenizer_(tokenizer), bytes_(tokenizer) {}
 

@@ -8,8 +8,9 @@ namespace bl {
 AnswerSampler::AnswerSampler(Args args)
     : open_(args.open),
       choice_(args.choice),
-      chain_(std::move(args.sampling), seed_of_answer(open_.request.sampling.seed, args.choice)),
-      on_device_(device_sampleable(chain_.params()) && !open_.request.after_sampling),
+      chain_(std::in_place, std::move(args.sampling),
+             seed_of_answer(open_.request.sampling.seed, args.choice)),
+      on_device_(device_sampleable(chain_->params()) && !open_.request.after_sampling),
       constraint_(std::move(args.constraint)) {
   healing_.prompt = open_.healed;
 }
@@ -23,15 +24,23 @@ void AnswerSampler::let_model_choose(StepItem& item, std::int64_t prompt, std::i
     return;
   }
   item.sampling = &sampling;
-  item.seed = chain_.seed();
+  item.seed = chain_->seed();
   item.prompt = prompt;
   item.counts = &counts_;
   item.log_probabilities = reports;
 }
 
+void AnswerSampler::change(std::shared_ptr<const SamplingParams> sampling) {
+  const SamplerState state = chain_->state();
+  const std::uint64_t seed = chain_->seed();
+  chain_.emplace(std::move(sampling), seed);
+  chain_->restore(state);
+  on_device_ = false;
+}
+
 void AnswerSampler::fill(RowTask& task, std::span<const std::int32_t> end_tokens) {
   const SamplingParams& sampling = params();
-  task.sampler = &chain_;
+  task.sampler = &*chain_;
   task.end_tokens = end_tokens;
   task.constraint = constraint_.get();
   if (healing_.active()) {
@@ -47,7 +56,7 @@ void AnswerSampler::fill(RowTask& task, std::span<const std::int32_t> end_tokens
 }
 
 void AnswerSampler::go_back(const HeldAnswer::Place& place) {
-  chain_.restore(place.sampler);
+  chain_->restore(place.sampler);
   healing_ = place.healing;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "engine/held_answer.h"
@@ -30,10 +31,14 @@ class AnswerSampler {
   };
   explicit AnswerSampler(Args args);
 
-  const SamplingParams& params() const { return chain_.params(); }
-  SamplerChain& chain() { return chain_; }
+  const SamplingParams& params() const { return chain_->params(); }
+  SamplerChain& chain() { return *chain_; }
   Constraint* constraint() { return constraint_.get(); }
   const HealingProgress& healing() const { return healing_; }
+
+  // Chooses all further tokens by other parameters, on the host. The seed stays, and so does what
+  // the chain has learned.
+  void change(std::shared_ptr<const SamplingParams> sampling);
 
   // Whether nothing but the request's parameters and the text decides what follows, so that the
   // model may choose it on the device.
@@ -52,9 +57,9 @@ class AnswerSampler {
   void accept_healed(std::int32_t id) { healing_.accept(id); }
 
   // Where the answer stands behind its newest token.
-  HeldAnswer::Place place() const { return {chain_.state(), healing_}; }
+  HeldAnswer::Place place() const { return {chain_->state(), healing_}; }
   // The chain's state behind a token that is taken now; the chain may have drawn more.
-  void restore(const SamplerState& state) { chain_.restore(state); }
+  void restore(const SamplerState& state) { chain_->restore(state); }
   void go_back(const HeldAnswer::Place& place);
   // Behind go_back(): the constraint forgets all but the first `generated` tokens of the answer,
   // including guesses that it accepted and that were not taken.
@@ -63,7 +68,7 @@ class AnswerSampler {
  private:
   const OpenRequest& open_;
   std::int32_t choice_;
-  SamplerChain chain_;
+  std::optional<SamplerChain> chain_;
   bool on_device_;
   PenaltyCounts counts_;  // for the model
   std::unique_ptr<Constraint> constraint_;

@@ -21,9 +21,9 @@ AnswerRules::AnswerRules(const SamplingParams& params) {
   if (!params.banned_strings.empty()) banned = BanFilter::matcher(params.banned_strings);
 }
 
-AnswerText::AnswerText(const Tokenizer& tokenizer, bool skip_special, const AnswerRules& rules,
+AnswerText::AnswerText(const Tokenizer& tokenizer, SpecialText special, const AnswerRules& rules,
                        std::span<const std::int32_t> before)
-    : tokenizer_(tokenizer), skip_special_(skip_special), filter_(rules.stops) {
+    : tokenizer_(tokenizer), special_(special), filter_(rules.stops) {
   if (rules.banned) bans_.emplace(rules.banned);
   stream_ = stream_of(end_of(before));
   left_out_ = bytes_held(before);
@@ -36,15 +36,14 @@ std::span<const std::int32_t> AnswerText::end_of(std::span<const std::int32_t> b
   constexpr std::size_t kLookBack = 16;
   std::size_t begin = before.size() - std::min(before.size(), kLookBack);
   const auto within_row = [&](std::int32_t id) {
-    return byte_token_value(tokenizer_.id_to_token(id)) >= 0 ||
-           (skip_special_ && tokenizer_.is_special(id));
+    return byte_token_value(tokenizer_.id_to_token(id)) >= 0 || special_.skips(tokenizer_, id);
   };
   while (begin > 0 && within_row(before[begin])) --begin;
   return before.subspan(begin);
 }
 
 std::unique_ptr<TextStream> AnswerText::stream_of(std::span<const std::int32_t> ids) const {
-  auto stream = std::make_unique<TextStream>(tokenizer_, skip_special_);
+  auto stream = std::make_unique<TextStream>(tokenizer_, special_);
   for (const std::int32_t id : ids) stream->push(id);
   return stream;
 }
@@ -74,7 +73,7 @@ std::string AnswerText::without_left_out(std::string text) {
 std::string AnswerText::push(std::int32_t id) {
   if (bans_) marks_.push_back({filter_.mark(), left_out_, {}});
   std::string text = stream_->push(id);
-  const bool is_left_out = skip_special_ && tokenizer_.is_special(id);
+  const bool is_left_out = special_.skips(tokenizer_, id);
   const bool silent = text.empty() && !is_left_out;
   if (left_out_ > 0) text = without_left_out(std::move(text));
   std::string certain = filter_.push(text);

@@ -29,9 +29,9 @@ struct AnswerRules {
 // Invariant: push() and finish() return only whole characters that come before any stop string.
 class AnswerText {
  public:
-  // The tokenizer must outlive it. `before`: the tokens whose text the answer continues; empty
-  // where it stands by itself.
-  AnswerText(const Tokenizer& tokenizer, bool skip_special, const AnswerRules& rules,
+  // The tokenizer and `special.shown` must outlive it. `before`: the tokens whose text the answer
+  // continues; empty where it stands by itself.
+  AnswerText(const Tokenizer& tokenizer, SpecialText special, const AnswerRules& rules,
              std::span<const std::int32_t> before);
 
   // Adds a token. Returns the text that is certain now, unless a banned string takes it back.
@@ -75,7 +75,7 @@ class AnswerText {
   bool bans_before(const StopFilter& filter) const;
 
   const Tokenizer& tokenizer_;
-  bool skip_special_;
+  SpecialText special_;
   std::unique_ptr<TextStream> stream_;
   StopFilter filter_;
   std::optional<BanFilter> bans_;

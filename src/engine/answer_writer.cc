@@ -10,7 +10,7 @@ namespace bl {
 AnswerWriter::AnswerWriter(const Args& args)
     : open_(args.open), sink_(args.sink), choice_(args.choice), tokenizer_(args.tokenizer) {
   if (tokenizer_ == nullptr) return;
-  text_ = std::make_unique<AnswerText>(*tokenizer_, open_.request.skip_special, open_.rules,
+  text_ = std::make_unique<AnswerText>(*tokenizer_, open_.request.special_text(), open_.rules,
                                        context(args.prompt));
   if (open_.healed) text_->leave_out(open_.healed->text_bytes());
   if (open_.rules.banned) held_ = std::make_unique<HeldAnswer>(args.begin);

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/interrupt.h"
+#include "engine/state_room.h"
 #include "engine/step_runner.h"
 
 namespace bl {
@@ -74,44 +75,6 @@ class TextPass {
   std::vector<Sequence> sequences_;
   std::vector<RowPlace> places_;
   StepLogits logits_;
-};
-
-// Device memory for the states of a step's rows, and host memory to read them from.
-class StateRoom {
- public:
-  StateRoom(ModelSession& session, std::span<const std::int32_t> states)
-      : backend_(session.backend()) {
-    const ModelSpec& spec = session.model().spec();
-    const auto blocks = static_cast<std::int32_t>(spec.order.size());
-    const Shape shape{session.logit_rows(), spec.hidden};
-    for (const std::int32_t state : states) {
-      if (state < StateRows::kNormed || state > blocks) {
-        fail(ErrorCode::kInvalidArgument,
-             "there is no hidden state {}; the model has 0 (the embedding) … {} (behind its last "
-             "block)",
-             state, blocks);
-      }
-      const auto bytes = static_cast<std::size_t>(shape.elements()) * sizeof(float);
-      tensors_.emplace_back(backend_.allocate(bytes), DType::kF32, shape);
-      rows_.push_back({state, tensors_.back().view()});
-    }
-    if (!backend_.reads_host_memory()) host_ = make_host_tensor(DType::kF32, shape);
-  }
-  std::span<const StateRows> rows() const { return rows_; }
-  // [count, hidden], valid until the next call.
-  TensorView fetch(const StateRows& rows, std::int64_t count) {
-    const TensorView from = slice_rows(rows.to, 0, count);
-    if (host_.empty()) return from;
-    const TensorView to = slice_rows(host_.view(), 0, count);
-    backend_.download(to, from);
-    return to;
-  }
-
- private:
-  Backend& backend_;
-  std::vector<Tensor> tensors_;
-  std::vector<StateRows> rows_;
-  Tensor host_;
 };
 
 }  // namespace

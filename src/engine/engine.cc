@@ -231,7 +231,7 @@ std::shared_ptr<OpenRequest> Engine::open(Request request) const {
   auto open = std::make_shared<OpenRequest>();
   const auto tokens = static_cast<std::int64_t>(request.prompt.size());
   open->longest = longest_;
-  const std::int64_t wanted = request.sampling.max_tokens;
+  const std::int64_t wanted = request.prompt_only ? 1 : request.sampling.max_tokens;
   if (wanted > 0 && wanted <= longest_ - tokens) {
     open->longest = tokens + wanted;
     open->by_limit = true;
@@ -328,6 +328,28 @@ SavedPrefix Engine::save(PrefixText text, const std::filesystem::path& file) {
 
 SavedPrefix Engine::load_prefix(const std::filesystem::path& file, const std::string& pin) {
   return load_prefix_file([this](const auto& what) { call(what); }, model_->page_kind(), file, pin);
+}
+
+std::vector<std::vector<float>> Engine::embed(const EmbedRequest& request) {
+  for (std::size_t i = 0; i < request.texts.size(); ++i) {
+    const std::vector<std::int32_t>& ids = request.texts[i];
+    if (ids.empty()) fail(ErrorCode::kInvalidArgument, "text {} has no token", i);
+    if (std::ssize(ids) > longest_) {
+      fail(ErrorCode::kInvalidArgument, "text {} has {} tokens and the context holds {}", i,
+           ids.size(), longest_);
+    }
+    check_ids(ids, "text", facts_.ids);
+  }
+  const AdapterMix adapters = adapters_.resolve(request.adapters).mix;
+  return embed_texts([this](const auto& what) { call(what); }, request, adapters);
+}
+
+void Engine::change_sampling(const RequestHandle& handle, SamplingParams sampling) {
+  validate(sampling, facts_.vocab);
+  intake_->complete(sampling);
+  const auto shared = std::make_shared<const SamplingParams>(std::move(sampling));
+  const std::int64_t number = handle.number();
+  call([&](EngineCore& core) { core.change_sampling(number, shared); });
 }
 
 void Engine::cancel_all() {

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "engine/adapter_registry.h"
+#include "engine/embedding.h"
 #include "engine/engine_stats.h"
 #include "engine/event_stream.h"
 #include "engine/model_session.h"
@@ -154,6 +155,12 @@ class Engine {
   void unload_adapter(const std::string& name) { adapters_.unload(name); }
   std::vector<AdapterInfo> adapters() const { return adapters_.list(); }
 
+  // Chooses all further tokens of a request by other parameters: those of the sampler chain change,
+  // while what the engine does around it (limits, stop strings, what is reported) stays as it was
+  // submitted. Waits for the step under way. Nothing happens where the request is over. Throws
+  // kInvalidArgument for wrong parameters.
+  void change_sampling(const RequestHandle& handle, SamplingParams sampling);
+
   // Cancels every request that has been submitted, running or waiting. Waits for the step under
   // way.
   void cancel_all();
@@ -185,6 +192,10 @@ class Engine {
   SavedPrefix save_prefix(const Request& request, const std::filesystem::path& file);
   SavedPrefix save_pin(const std::string& name, const std::filesystem::path& file);
   SavedPrefix load_prefix(const std::filesystem::path& file, const std::string& pin = {});
+
+  // Computes the embeddings of texts between the steps of requests, one vector [hidden] for each.
+  // Waits until that is done. Throws kInvalidArgument for a wrong request, and as embed_texts().
+  std::vector<std::vector<float>> embed(const EmbedRequest& request);
 
   std::int64_t context() const { return longest_; }  // most tokens of a prompt and its answer
   const Tokenizer& tokenizer() const;

@@ -187,7 +187,9 @@ StepOutput EngineCore::wait_for_model(bool is_under_way) {
   const MaskWorker::Turn masks(mask_worker_, present_.constraints());
   if (!is_under_way) model_.start(present_.items());
   const std::span<const ComputedItem> computed = present_.computed();
-  if (!speculation_.on() && admission_.would_repeat(std::ssize(computed))) ahead_.begin(computed);
+  // Whoever has lent pages wants the model between two steps.
+  const bool may_go_ahead = !speculation_.on() && !loans_.any();
+  if (may_go_ahead && admission_.would_repeat(std::ssize(computed))) ahead_.begin(computed);
   return model_.take();
 }
 
@@ -219,6 +221,14 @@ void EngineCore::end_all(const Error& error) noexcept {
 
 void EngineCore::cancel_all() {
   for (const auto& choice : choices_.all()) choice->open().stream->cancel();
+}
+
+void EngineCore::change_sampling(std::int64_t number,
+                                 const std::shared_ptr<const SamplingParams>& sampling) {
+  for (const auto& choice : choices_.all()) {
+    if (choice->open().number != number || choice->is_over()) continue;
+    choice->sampler().change(sampling);
+  }
 }
 
 std::optional<EngineClock::time_point> EngineCore::next_deadline() const {

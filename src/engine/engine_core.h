@@ -57,6 +57,11 @@ class EngineCore {
   void end_all(const Error& error) noexcept;
   // Cancels all requests; each ends in the next step, as if its client had cancelled it.
   void cancel_all();
+  // Whether a step is enqueued whose results are not taken yet. Then the model must not run.
+  bool has_step_ahead() const { return ahead_.under_way(); }
+  // Has all answers of a request that are not over choose their tokens by other parameters, which
+  // are validated and prepared.
+  void change_sampling(std::int64_t number, const std::shared_ptr<const SamplingParams>& sampling);
   bool unpin(const std::string& name) { return pins_.unpin(name); }
 
   std::int64_t requests() const { return choices_.requests(); }  // not over yet

@@ -47,22 +47,48 @@ void warn_of_length(const ModelSpec& spec, const SessionOptions& options, std::i
   if (!advice.empty()) log_warning("--ctx {}: {}", context, advice);
 }
 
+std::int64_t count_parameters(Model& model) {
+  std::int64_t count = model.embedding_rows() * model.spec().hidden;
+  model.visit([&](const std::string& name, const Linear& linear) {
+    const bool is_counted = name == "head" && model.spec().tied;
+    if (!linear.empty() && !is_counted) count += linear.in() * linear.out();
+  });
+  return count;
+}
+
 std::unique_ptr<ModelText> load_text(const OpenedModel& opened,
                                      std::shared_ptr<const ChatTemplate> chat_template) {
   return std::make_unique<ModelText>(load_tokenizer(opened), opened.path.string(),
                                      std::move(chat_template));
 }
 
+OpenedModel opened_of(const SessionOptions& options) {
+  if (options.opened) return *options.opened;
+  return open_model(options.model, options.archs, options.overrides);
+}
+
 }  // namespace
+
+MemoryPlan ModelSession::plan_of(const SessionOptions& options) {
+  const OpenedModel opened = opened_of(options);
+  const std::unique_ptr<Backend> backend = open_backend(options.backend, {.threads = 1});
+  const ModelLoader loader(*backend, opened.files, load_options_of(options));
+  std::uint64_t available = options.memory;
+  if (available == 0) {
+    available = backend->reads_host_memory() ? available_host_memory() : backend->free_memory();
+  }
+  const PlanInput input{options, loader, *backend, available};
+  const SessionPlan plan = plan_session(input);
+  check_fits(input, plan, opened.path.string());
+  return plan.memory;
+}
 
 std::unique_ptr<ModelSession> ModelSession::load(const SessionOptions& options) {
   if (options.opened && !options.overrides.empty()) {
     fail(ErrorCode::kInvalidArgument, "--override: a random model has no modules of other models");
   }
   std::unique_ptr<ModelSession> session(new ModelSession);
-  const OpenedModel opened = options.opened
-                                 ? *options.opened
-                                 : open_model(options.model, options.archs, options.overrides);
+  const OpenedModel opened = opened_of(options);
   if (!opened.note.empty()) log_info("{}", opened.note);
   session->defaults_ = read_generation_defaults(opened.generation_config, opened.files.config,
                                                 opened.generation_config_file);
@@ -96,6 +122,7 @@ std::unique_ptr<ModelSession> ModelSession::load(const SessionOptions& options) 
     text = std::async(std::launch::async, load_text, std::cref(opened), options.chat_template);
   }
   session->model_ = loader.load();
+  session->parameters_ = count_parameters(*session->model_);
   session->cache_ =
       std::make_unique<KvCache>(backend, session->model_->kv_layouts(plan.cache), plan.pages);
   session->scratch_ = Arena(backend.allocate(plan.memory.work));

@@ -69,6 +69,9 @@ class ModelSession {
   // Plans the memory first, and throws kOutOfMemory where there is too little. Throws what opening,
   // reading and packing the model throw.
   static std::unique_ptr<ModelSession> load(const SessionOptions& options);
+  // Returns the memory that load() would take within options.memory, without loading; 0 there:
+  // within what is free now. Throws as load() does before it reads any weights.
+  static MemoryPlan plan_of(const SessionOptions& options);
   ModelSession(const ModelSession&) = delete;
   ModelSession& operator=(const ModelSession&) = delete;
 
@@ -97,6 +100,10 @@ class ModelSession {
   const TensorView& carried() const { return carried_; }
   CarriedPlaces carried_places() const { return {logit_rows_, sequences_}; }
   const MemoryPlan& plan() const { return plan_; }
+  CacheTypes cache_types() const { return cache_type_; }
+  // The number of weights in its matrices and its embedding, a tied one counted once. Norms and
+  // biases are left out.
+  std::int64_t parameters() const { return parameters_; }
   // The most bytes of the planned work memory that a step has used so far.
   std::size_t work_peak() const { return scratch_.peak(); }
   std::size_t kv_host() const { return kv_host_; }
@@ -156,6 +163,7 @@ class ModelSession {
   std::int64_t step_tokens_ = 0;
   std::int64_t logit_rows_ = 0;
   std::int64_t sequences_ = 0;
+  std::int64_t parameters_ = 0;
   std::size_t kv_host_ = 0;
   CacheTypes cache_type_;
   std::optional<ModelIdentity> identity_;

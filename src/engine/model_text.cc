@@ -18,9 +18,13 @@ std::string role_of(const OrderedJson& message) {
 
 }  // namespace
 
-ModelText::ModelText(std::unique_ptr<Tokenizer> tokenizer, std::string name,
+ModelText::ModelText(std::shared_ptr<const Tokenizer> tokenizer, std::string name,
                      std::shared_ptr<const ChatTemplate> own)
     : tokenizer_(std::move(tokenizer)), name_(std::move(name)), own_(std::move(own)) {}
+
+std::unique_ptr<ModelText> ModelText::with_template(std::shared_ptr<const ChatTemplate> own) const {
+  return std::make_unique<ModelText>(tokenizer_, name_, std::move(own));
+}
 
 const ChatTemplate& ModelText::chat_template(bool has_tools) const {
   if (own_) return *own_;

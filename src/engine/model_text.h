@@ -16,8 +16,11 @@ namespace bl {
 class ModelText {
  public:
   // `name`: the model in error messages. `own`: replaces the model's templates; null: it does not.
-  ModelText(std::unique_ptr<Tokenizer> tokenizer, std::string name,
+  ModelText(std::shared_ptr<const Tokenizer> tokenizer, std::string name,
             std::shared_ptr<const ChatTemplate> own = nullptr);
+
+  // Returns this tokenizer with another chat template; null: with the model's own ones.
+  std::unique_ptr<ModelText> with_template(std::shared_ptr<const ChatTemplate> own) const;
 
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   bool has_chat_template() const {
@@ -47,7 +50,7 @@ class ModelText {
   bool fails_alike(OrderedJson variables, std::size_t count, const std::string& error,
                    std::optional<std::int64_t> now) const;
 
-  std::unique_ptr<Tokenizer> tokenizer_;
+  std::shared_ptr<const Tokenizer> tokenizer_;
   std::string name_;
   std::shared_ptr<const ChatTemplate> own_;
   mutable std::unique_ptr<ChatTemplate> plain_;

@@ -32,7 +32,7 @@ std::shared_ptr<const HealedPrompt> HealedPrompt::make(const Request& request,
   // AnswerText gives no text for a character that the prompt leaves incomplete, so that the bytes
   // counted here are only those of whole characters.
   const std::span<const std::int32_t> kept = std::span(ids).first(healed->kept_);
-  AnswerText stream(tokenizer, request.skip_special, {},
+  AnswerText stream(tokenizer, request.special_text(), {},
                     request.continues_prompt ? kept : std::span<const std::int32_t>());
   for (std::size_t i = healed->kept_; i < ids.size(); ++i) {
     healed->text_bytes_ += stream.push(ids[i]).size();

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "sample/constraint_spec.h"
 #include "sample/sampling_params.h"
+#include "text/text_stream.h"
 
 namespace bl {
 
@@ -51,12 +52,17 @@ struct Request {
   std::vector<std::int32_t> negative_prompt{};
   SamplingParams sampling{};       // of best_of answers, returns the n of best mean log-probability
   ConstraintSpec constraint{};     // the form of every answer's text
+  bool prompt_only = false;        // computes the prompt; answers end (kMaxTokens) without a token
   bool ignore_end_tokens = false;  // the model's end tokens do not end; sampling.stop_tokens do
   bool tell_start = false;         // the first event of each choice has Event::started
   // True: the answer's text continues the prompt's, so that a space between them belongs to it.
   // False, for the turn of a conversation: it stands by itself.
   bool continues_prompt = true;
-  bool skip_special = true;    // special tokens give no text
+  bool skip_special = true;  // special tokens give no text
+  // With skip_special: ids of special tokens that give text all the same, in rising order, such as
+  // those that mark tool calls.
+  std::vector<std::int32_t> shown_special{};
+  SpecialText special_text() const { return {skip_special, shown_special}; }
   bool return_logits = false;  // returns the model's own logits that each token was chosen from
 
   std::vector<AdapterChoice> adapters{};  // added up; as loaded at the time of submission

@@ -46,9 +46,7 @@ void RequestIntake::complete(OpenRequest& open) {
     need_tokenizer(params.token_healing, "token_healing");
     need_tokenizer(!!request.constraint, "a constraint");
   } else {
-    const bool has_pieces = !params.banned_pieces.empty() || !params.allowed_pieces.empty();
-    tables_->complete(params);
-    if (has_pieces) validate(params, limits_.facts.vocab);  // the ids that the pieces became
+    complete_lists(params);
     open.rules = AnswerRules(params);
     if (params.token_healing) {
       open.healed =
@@ -58,6 +56,17 @@ void RequestIntake::complete(OpenRequest& open) {
   prepare(params);
   if (params.cfg_scale != 1) add_negative(open);
   if (request.constraint) add_constraints(open);
+}
+
+void RequestIntake::complete_lists(SamplingParams& params) {
+  const bool has_pieces = !params.banned_pieces.empty() || !params.allowed_pieces.empty();
+  tables_->complete(params);
+  if (has_pieces) validate(params, limits_.facts.vocab);  // the ids that the pieces became
+}
+
+void RequestIntake::complete(SamplingParams& params) {
+  if (tables_) complete_lists(params);
+  prepare(params);
 }
 
 void RequestIntake::add_constraints(OpenRequest& open) {

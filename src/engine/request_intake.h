@@ -31,8 +31,11 @@ class RequestIntake {
   // that does not fit, kUnsupported for parameters that exclude each other, and what
   // ConstraintCompiler::compile() throws.
   void complete(OpenRequest& open);
+  // Completes parameters alone, which are validated, for a request that runs already.
+  void complete(SamplingParams& params);
 
  private:
+  void complete_lists(SamplingParams& params);
   void add_negative(OpenRequest& open) const;
   void add_constraints(OpenRequest& open);
 

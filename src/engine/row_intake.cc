@@ -133,6 +133,9 @@ void RowIntake::take_token(Choice& choice, RowTask& task) {
       return closer_.finish(choice, {FinishReason::kError, ErrorCode::kLimit, std::move(error)});
     }
     finish_prompt(choice);
+    if (choice.open().request.prompt_only) {
+      return closer_.finish(choice, {FinishReason::kMaxTokens});
+    }
   }
   std::optional<Ending> ending =
       accept_token(choice, cache_,

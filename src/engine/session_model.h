@@ -1,4 +1,7 @@
 #pragma once
+#include <memory>
+
+#include "engine/state_room.h"
 #include "engine/step_model.h"
 #include "engine/step_runner.h"
 
@@ -28,6 +31,7 @@ class SessionModel : public StepModel {
     return session_.backend().runs_ahead() && runner_.repeat(items);
   }
   StepOutput draft(std::span<const StepItem> items) override { return runner_.draft(items); }
+  void run_states(std::span<const StepItem> items, std::vector<float>& states) override;
   void copy_page(std::int32_t to, std::int32_t from) override {
     session_.cache().copy_page(to, from);
   }
@@ -56,6 +60,7 @@ class SessionModel : public StepModel {
  private:
   ModelSession& session_;
   StepRunner runner_;
+  std::unique_ptr<StateRoom> states_;  // made with the first run_states()
 };
 
 }  // namespace bl

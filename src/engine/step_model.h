@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "base/error.h"
 #include "cache/page_kind.h"
@@ -119,6 +120,11 @@ class StepModel {
   // draft_chains), and logit_rows rows. Throws as run().
   virtual StepOutput draft(std::span<const StepItem>) {
     fail(ErrorCode::kUnsupported, "this model has no layers that guess");
+  }
+  // Computes the items as run() does, and writes the input of the model's head for each wanted row
+  // to `states`, [rows, hidden]. No step may be under way. Throws as run().
+  virtual void run_states(std::span<const StepItem>, std::vector<float>&) {
+    fail(ErrorCode::kUnsupported, "this model gives no hidden states");
   }
   virtual void copy_page(std::int32_t to, std::int32_t from) = 0;
   // Moves pages to host memory and to files; null where that is not possible.

@@ -80,7 +80,11 @@ ConstraintCompiler::~ConstraintCompiler() = default;
 const GrammarLibrary& ConstraintCompiler::library() {
   std::call_once(opened_, [this] {
     vocab_ = static_cast<std::size_t>(tokenizer_.vocab_size());
-    library_ = open_grammar_library(token_bytes(tokenizer_));
+    std::vector<std::int32_t> special;
+    for (std::int32_t id = 0; id < tokenizer_.vocab_size(); ++id) {
+      if (tokenizer_.is_special(id)) special.push_back(id);
+    }
+    library_ = open_grammar_library(token_bytes(tokenizer_), std::move(special));
   });
   if (library_ == nullptr) {
     fail(ErrorCode::kUnsupported,

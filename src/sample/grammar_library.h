@@ -44,8 +44,10 @@ class GrammarLibrary {
   virtual std::unique_ptr<CompiledGrammar> compile(const ConstraintSpec& spec) const = 0;
 };
 
-// `tokens` holds the bytes of each token, empty for tokens that are not text. Returns null if the
-// build has no grammar library.
-std::unique_ptr<GrammarLibrary> open_grammar_library(std::vector<std::string> tokens);
+// `tokens` holds the bytes of each token, empty for tokens that are not text. `special`: ids of
+// special tokens, which are no text either, but may be named by their ids in structural tags.
+// Returns null if the build has no grammar library.
+std::unique_ptr<GrammarLibrary> open_grammar_library(std::vector<std::string> tokens,
+                                                     std::vector<std::int32_t> special = {});
 
 }  // namespace bl

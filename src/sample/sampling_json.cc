@@ -19,8 +19,11 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 using Alias = std::pair<std::string_view, std::string_view>;
-constexpr std::array<Alias, 30> kAliases{{
+constexpr std::array<Alias, 33> kAliases{{
     {"rep_pen", "repetition_penalty"},
+    {"repeat_penalty", "repetition_penalty"},
+    {"repeat_last_n", "penalty_range"},
+    {"n_predict", "max_tokens"},
     {"token_repetition_penalty", "repetition_penalty"},
     {"token_repetition_decay", "repetition_decay"},
     {"token_presence_penalty", "presence_penalty"},

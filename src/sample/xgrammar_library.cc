@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cctype>
 #include <exception>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <variant>
@@ -103,8 +105,10 @@ void translate_formats(OrderedJson& part, const ConstraintSpec& spec) {
   if (!part.is_structured()) return;
   if (is_plain_schema_format(part)) {
     part = {{"type", "grammar"},
-            {"grammar", grammar_of_schema(part["json_schema"],
-                                          {.whitespace = spec.whitespace, .closed = spec.strict})}};
+            {"grammar", grammar_of_schema(part["json_schema"], {.whitespace = spec.whitespace,
+                                                                .closed = spec.strict,
+                                                                .tool_parameters = part.value(
+                                                                    "tool_parameters", false)})}};
     return;
   }
   const OrderedJson type = part.is_object() ? part.value("type", OrderedJson()) : OrderedJson();
@@ -139,12 +143,56 @@ auto guarded(ErrorCode code, const char* what, const F& call) {
   }
 }
 
+// A set of tokens, one bit each.
+class TokenBits {
+ public:
+  explicit TokenBits(std::size_t vocab) : words_((vocab + 31) / 32) {}
+  void add(std::int32_t id) { word(id) |= bit(id); }
+  void remove(std::int32_t id) { word(id) &= ~bit(id); }
+  bool has(std::int32_t id) const {
+    return id >= 0 && static_cast<std::size_t>(id) / 32 < words_.size() &&
+           (words_[static_cast<std::size_t>(id) / 32] & bit(id)) != 0;
+  }
+  void clear_in(std::span<std::uint32_t> words) const {
+    for (std::size_t i = 0; i < words_.size(); ++i) words[i] &= ~words_[i];
+  }
+
+ private:
+  static std::uint32_t bit(std::int32_t id) { return std::uint32_t{1} << id % 32; }
+  std::uint32_t& word(std::int32_t id) { return words_[static_cast<std::size_t>(id) / 32]; }
+  std::vector<std::uint32_t> words_;
+};
+
+// Calls visit(id) for every token that a structural tag names by its id.
+void visit_named_tokens(const OrderedJson& part, const std::function<void(std::int32_t)>& visit) {
+  if (!part.is_structured()) return;
+  const auto visit_id = [&](const OrderedJson& value) {
+    if (value.is_number_integer()) visit(value.get<std::int32_t>());
+  };
+  for (const auto& [key, value] : part.items()) {
+    if (part.is_object() && key == "token") visit_id(value);
+    const bool is_list = key == "exclude_tokens" || key == "trigger_tokens";
+    if (part.is_object() && is_list && value.is_array()) {
+      for (const OrderedJson& one : value) visit_id(one);
+    }
+    if (part.is_object() && key == "rules" && value.is_array()) {
+      for (const OrderedJson& rule : value) {
+        if (rule.is_array() && !rule.empty()) visit_id(rule[0]);
+      }
+    }
+    visit_named_tokens(value, visit);
+  }
+}
+
 class XWalk final : public GrammarWalk {
  public:
-  XWalk(const xgrammar::CompiledGrammar& grammar, std::size_t vocab)
+  // `barred`: tokens that never may follow.
+  XWalk(const xgrammar::CompiledGrammar& grammar, std::size_t vocab,
+        std::shared_ptr<const TokenBits> barred)
       : matcher_(guarded(ErrorCode::kLimit, "the constraint",
                          [&] { return xgrammar::GrammarMatcher(grammar); })),
-        vocab_(vocab) {}
+        vocab_(vocab),
+        barred_(std::move(barred)) {}
 
   bool fill(std::span<std::uint32_t> words) override {
     auto shape = static_cast<std::int64_t>((vocab_ + 31) / 32);
@@ -158,11 +206,12 @@ class XWalk final : public GrammarWalk {
     guarded(ErrorCode::kLimit, "the constraint",
             [&] { return matcher_.FillNextTokenBitmask(&tensor); });
     if (vocab_ % 32 != 0) words[vocab_ / 32] &= (std::uint32_t{1} << vocab_ % 32) - 1;
+    barred_->clear_in(words);
     return std::any_of(words.begin(), words.end(), [](std::uint32_t word) { return word != 0; });
   }
   bool accept(std::int32_t token) override {
-    return guarded(ErrorCode::kLimit, "the constraint",
-                   [&] { return matcher_.AcceptToken(token); });
+    return !barred_->has(token) && guarded(ErrorCode::kLimit, "the constraint",
+                                           [&] { return matcher_.AcceptToken(token); });
   }
   void rollback(std::int32_t tokens) override {
     guarded(ErrorCode::kLimit, "the constraint", [&] {
@@ -175,28 +224,35 @@ class XWalk final : public GrammarWalk {
  private:
   xgrammar::GrammarMatcher matcher_;
   std::size_t vocab_;
+  std::shared_ptr<const TokenBits> barred_;
 };
 
 class XGrammar final : public CompiledGrammar {
  public:
-  XGrammar(xgrammar::CompiledGrammar grammar, std::size_t vocab)
-      : grammar_(std::move(grammar)), vocab_(vocab) {}
+  XGrammar(xgrammar::CompiledGrammar grammar, std::size_t vocab,
+           std::shared_ptr<const TokenBits> barred)
+      : grammar_(std::move(grammar)), vocab_(vocab), barred_(std::move(barred)) {}
   std::size_t bytes() const override { return grammar_.MemorySizeBytes(); }
   std::unique_ptr<GrammarWalk> start() const override {
-    return std::make_unique<XWalk>(grammar_, vocab_);
+    return std::make_unique<XWalk>(grammar_, vocab_, barred_);
   }
 
  private:
   xgrammar::CompiledGrammar grammar_;
   std::size_t vocab_;
+  std::shared_ptr<const TokenBits> barred_;
 };
 
 class XLibrary final : public GrammarLibrary {
  public:
   // Without stop tokens: the caller decides where an answer may end.
-  explicit XLibrary(std::vector<std::string> tokens)
+  XLibrary(const std::vector<std::string>& tokens, const std::vector<std::int32_t>& special)
       : vocab_(tokens.size()),
-        tokens_(tokens, xgrammar::VocabType::RAW, std::nullopt, std::vector<std::int32_t>{}) {
+        tokens_(with_special(tokens, special), xgrammar::VocabType::RAW, std::nullopt,
+                std::vector<std::int32_t>{}) {
+    auto bits = std::make_shared<TokenBits>(vocab_);
+    for (const std::int32_t id : special) bits->add(id);
+    special_ = std::move(bits);
     // For nested JSON; the limit in validate() is lower.
     xgrammar::SetMaxRecursionDepth(1000);
   }
@@ -208,7 +264,8 @@ class XLibrary final : public GrammarLibrary {
       xgrammar::GrammarCompiler compiler(tokens_, 1, false);
       // Anchors in a Lark grammar have not been checked; only the library sees them.
       const Remark remark(spec.kind != Kind::kGrammar);
-      auto grammar = std::make_unique<XGrammar>(compiler.CompileGrammar(parse(spec)), vocab_);
+      auto grammar =
+          std::make_unique<XGrammar>(compiler.CompileGrammar(parse(spec)), vocab_, barred_by(spec));
       if (!remark.message().empty()) {
         fail(ErrorCode::kInvalidArgument, "{}: {}", what, one_line(remark.message()));
       }
@@ -217,6 +274,26 @@ class XLibrary final : public GrammarLibrary {
   }
 
  private:
+  // The library knows no tokens without bytes, and no text has this byte.
+  static std::vector<std::string> with_special(std::vector<std::string> tokens,
+                                               const std::vector<std::int32_t>& special) {
+    for (const std::int32_t id : special) {
+      std::string& bytes = tokens[static_cast<std::size_t>(id)];
+      if (bytes.empty()) bytes = "\xff";
+    }
+    return tokens;
+  }
+
+  // The special tokens that the constraint does not name.
+  std::shared_ptr<const TokenBits> barred_by(const ConstraintSpec& spec) const {
+    if (spec.kind != Kind::kStructuralTag) return special_;
+    auto barred = std::make_shared<TokenBits>(*special_);
+    visit_named_tokens(parse_ordered_json(spec.text, "structural tag"), [&](std::int32_t id) {
+      if (barred->has(id)) barred->remove(id);
+    });
+    return barred;
+  }
+
   xgrammar::Grammar parse(const ConstraintSpec& spec) const {
     switch (spec.kind) {
       case Kind::kJsonObject:
@@ -253,6 +330,7 @@ class XLibrary final : public GrammarLibrary {
 
   std::size_t vocab_;
   xgrammar::TokenizerInfo tokens_;
+  std::shared_ptr<const TokenBits> special_;
 };
 
 }  // namespace
@@ -261,8 +339,9 @@ std::string grammar_of_embedded_schema(const std::string& text) {
   return grammar_of_schema(parse_ordered_json(text, "the JSON schema"));
 }
 
-std::unique_ptr<GrammarLibrary> open_grammar_library(std::vector<std::string> tokens) {
-  return std::make_unique<XLibrary>(std::move(tokens));
+std::unique_ptr<GrammarLibrary> open_grammar_library(std::vector<std::string> tokens,
+                                                     std::vector<std::int32_t> special) {
+  return std::make_unique<XLibrary>(tokens, special);
 }
 
 }  // namespace bl

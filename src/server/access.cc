@@ -1,7 +1,9 @@
 #include "server/access.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <functional>
+#include <optional>
 
 namespace bl::server {
 namespace {
@@ -29,9 +31,11 @@ std::string_view key_of(const http::Request& head) {
 }
 
 // Every key is compared, so that the time does not tell which one nearly fits.
-bool is_among(std::string_view key, const std::vector<std::string>& keys) {
-  bool found = false;
-  for (const std::string& each : keys) found |= equal_in_constant_time(key, each);
+std::optional<std::size_t> place_of(std::string_view key, const std::vector<std::string>& keys) {
+  std::optional<std::size_t> found;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    if (equal_in_constant_time(key, keys[i])) found = i;
+  }
   return found;
 }
 
@@ -74,13 +78,30 @@ Rights AccessPolicy::rights_of(const http::Request& head) const {
   const std::string_view key = key_of(head);
   Rights rights;
   if (!key.empty()) {
-    rights.admin = is_among(key, options_.admin_keys);
-    const bool ordinary = is_among(key, options_.keys);
-    rights.known = rights.admin || ordinary;
-    if (rights.known) rights.key_name = std::to_string(std::hash<std::string_view>{}(key));
+    const auto admin = place_of(key, options_.admin_keys);
+    const auto ordinary = place_of(key, options_.keys);
+    rights.admin = admin.has_value();
+    rights.known = admin || ordinary;
+    if (admin) {
+      rights.key_name = fmt::format("admin-{}", *admin + 1);
+    } else if (ordinary) {
+      rights.key_name = fmt::format("key-{}", *ordinary + 1);
+    }
   }
   rights.known |= !has_keys();
   return rights;
+}
+
+std::string AccessPolicy::without_keys(std::string text) const {
+  for (const auto* keys : {&options_.keys, &options_.admin_keys}) {
+    for (const std::string& key : *keys) {
+      for (auto at = text.find(key); !key.empty() && at != text.npos; at = text.find(key, at)) {
+        text.replace(at, key.size(), "***");
+        at += 3;
+      }
+    }
+  }
+  return text;
 }
 
 void AccessPolicy::check(const http::Request& head, Access access) const {
@@ -88,7 +109,7 @@ void AccessPolicy::check(const http::Request& head, Access access) const {
   const Rights rights = rights_of(head);
   if (access == Access::kKey && rights.known) return;
   if (access == Access::kAdmin && rights.admin) return;
-  if (access == Access::kAdmin && (rights.known || options_.admin_keys.empty())) {
+  if (access == Access::kAdmin && rights.known) {
     throw HttpError(403, "admin_key_needed",
                     options_.admin_keys.empty()
                         ? "this needs an admin key, and none is configured; start the server with "

@@ -20,24 +20,19 @@ struct AccessOptions {
   bool only_loopback = true;  // it listens on loopback addresses and Unix sockets alone
 };
 
-// What a request's key entitles to.
-struct Rights {
-  bool known = false;  // has a key, or none is needed
-  bool admin = false;
-  std::string key_name{};  // tells keys apart without showing them; empty: no key
-};
-
 class AccessPolicy {
  public:
   explicit AccessPolicy(AccessOptions options) : options_(std::move(options)) {}
 
-  // The key comes as "Authorization: Bearer …", "x-api-key" or "api-key".
+  // The key comes as "Authorization: Bearer …", "x-api-key", "api-key" or "x-admin-key".
   Rights rights_of(const http::Request& head) const;
   // Throws HttpError 401 or 403 where the request may not use a route of this access.
   void check(const http::Request& head, Access access) const;
   // Throws HttpError 403 where a web page of another site may be behind the request: a Host that is
   // not this server's (DNS rebinding), or a foreign Origin on a request that changes something.
   void check_browser(const http::Request& head) const;
+  // The text with every configured key in it replaced, for logs.
+  std::string without_keys(std::string text) const;
   // The CORS fields of an answer; none where the origin is not allowed.
   std::vector<http::Field> cors_fields(const http::Request& head) const;
 

@@ -39,6 +39,7 @@ struct PreparedChat {
   std::shared_ptr<ServedModel> model;
   openai::ChatRequest body;
   openai::ChatTurn turn;
+  std::string id{};  // of the answer, by which clients may name the request while it runs
   std::int64_t prompt_tokens() const {
     return static_cast<std::int64_t>(turn.request.prompt.size());
   }
@@ -49,6 +50,12 @@ struct PreparedChat {
 // openai::RequestError: for a model that is not here (404), for a prompt that does not fit the
 // context (400, context_length_exceeded), for wrong fields (400).
 PreparedChat prepare_chat(ServerState& state, const OrderedJson& body);
+
+// The model that a body names. Throws HttpError 404 where it is not here.
+std::shared_ptr<ServedModel> model_for(ServerState& state, const OrderedJson& body);
+
+// Throws openai::ContextOverflow for a prompt that leaves no room for an answer.
+void check_fits(const Request& request, ServedModel& model);
 
 // Submits the chat; `reply` gets its events. The answer goes to the call's exchange.
 void run_chat(ServerState& state, const Call& call, PreparedChat chat,

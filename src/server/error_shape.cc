@@ -27,6 +27,14 @@ const char* anthropic_type(int status) {
   }
 }
 
+// Clients of Anthropic's know a prompt that is too long by these words.
+std::string anthropic_message(const Error& error) {
+  const auto* overflow = dynamic_cast<const openai::ContextOverflow*>(&error);
+  if (overflow == nullptr) return error.what();
+  return fmt::format("prompt is too long: {} tokens > {} maximum", overflow->prompt_tokens(),
+                     overflow->context());
+}
+
 const char* openai_type(int status) {
   switch (status) {
     case 401:
@@ -38,6 +46,42 @@ const char* openai_type(int status) {
     default:
       return status < 500 ? "invalid_request_error" : "server_error";
   }
+}
+
+// The names of llama-server's own routes.
+const char* llama_type(int status) {
+  switch (status) {
+    case 404:
+      return "not_found_error";
+    case 501:
+      return "not_supported_error";
+    case 503:
+      return "unavailable_error";
+    default:
+      return openai_type(status);
+  }
+}
+
+const char* kobold_type(int status) {
+  switch (status) {
+    case 404:
+      return "not_found";
+    case 429:
+    case 503:
+      return "service_unavailable";
+    default:
+      return status < 500 ? "bad_input" : "server_error";
+  }
+}
+
+// The members of OpenAI's error object, with the status as the code.
+Json llama_body(const Error& error, int status) {
+  Json body = openai::error_answer(error).body;
+  Json& inner = body["error"];
+  inner["code"] = status;
+  inner.erase("param");
+  if (dynamic_cast<const HttpError*>(&error) != nullptr) inner["type"] = llama_type(status);
+  return body;
 }
 
 }  // namespace
@@ -52,9 +96,13 @@ Json error_body(ErrorShape shape, const Error& error) {
   switch (shape) {
     case ErrorShape::kAnthropic:
       return {{"type", "error"},
-              {"error", {{"type", anthropic_type(status)}, {"message", error.what()}}}};
+              {"error", {{"type", anthropic_type(status)}, {"message", anthropic_message(error)}}}};
     case ErrorShape::kOllama:
       return {{"error", error.what()}};
+    case ErrorShape::kLlama:
+      return llama_body(error, status);
+    case ErrorShape::kKobold:
+      return {{"detail", {{"msg", error.what()}, {"type", kobold_type(status)}}}};
     case ErrorShape::kOpenAi:
       break;
   }
@@ -74,7 +122,9 @@ http::Response json_response(int status, const Json& body) {
 }
 
 http::Response error_response(ErrorShape shape, const Error& error) {
-  return json_response(status_of(error), error_body(shape, error));
+  http::Response response = json_response(status_of(error), error_body(shape, error));
+  if (response.status == 503) response.fields.push_back({"Retry-After", "5"});
+  return response;
 }
 
 }  // namespace bl::server

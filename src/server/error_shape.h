@@ -13,6 +13,8 @@ enum class ErrorShape {
   kOpenAi,     // {"error": {message, type, param, code}}
   kAnthropic,  // {"type": "error", "error": {type, message}}
   kOllama,     // {"error": message}
+  kLlama,      // {"error": {code, message, type}}, where code is the status
+  kKobold,     // {"detail": {msg, type}}
 };
 
 // Thrown by handlers whose answer has a status or code of its own.

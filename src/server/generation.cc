@@ -1,8 +1,10 @@
 #include "server/generation.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/log.h"
+#include "server/error_shape.h"
 
 namespace bl::server {
 namespace {
@@ -18,12 +20,21 @@ std::int64_t now_ms() {
 
 }  // namespace
 
+Generation::Generation(Args args)
+    : args_(std::move(args)), meter_(dynamic_cast<AnswerMeter*>(args_.to.get())) {}
+
 void Generation::start() {
   last_sent_ = now_ms();
   const std::scoped_lock lock(mutex_);
+  sampling_ = args_.requests.front().sampling;
   handles_.reserve(args_.requests.size());
   for (Request& request : args_.requests) {
-    handles_.push_back(args_.model->engine().submit(std::move(request)));
+    unfinished_.push_back({.prompt_tokens = static_cast<std::int64_t>(request.prompt.size())});
+    std::optional<RequestHandle> handle = args_.model->engine().try_submit(std::move(request));
+    if (!handle) {
+      throw HttpError(503, "overloaded", "the model's queue is full; try again later");
+    }
+    handles_.push_back(std::move(*handle));
   }
   args_.requests.clear();
   open_ = handles_.size();
@@ -69,6 +80,12 @@ bool Generation::read_events() {
       if (args_.to->unsent() > kMostUnsent) return false;
       std::optional<Event> event = handle.next(std::chrono::milliseconds(0));
       if (!event) break;
+      unfinished_[i].generated_tokens += static_cast<std::int64_t>(event->ids.size());
+      if (event->finish && meter_ != nullptr) {
+        meter_->on_answer(*args_.model, *event);
+        unfinished_[i].generated_tokens -= event->usage.generated_tokens;
+        if (event->choice == 0) unfinished_[i].prompt_tokens = 0;
+      }
       args_.reply->on_event(i, std::move(*event), *args_.to);
       last_sent_.store(now_ms(), std::memory_order_relaxed);
       if (handle.over()) --open_;
@@ -77,9 +94,22 @@ bool Generation::read_events() {
   return open_ == 0;
 }
 
+// Tells the meter of the requests that end here.
+void Generation::meter_unfinished() {
+  for (std::size_t i = 0; i < handles_.size(); ++i) {
+    if (handles_[i].over()) continue;
+    Event last;
+    last.finish = FinishReason::kCancelled;
+    last.usage.prompt_tokens = unfinished_[i].prompt_tokens;
+    last.usage.generated_tokens = std::max<std::int64_t>(unfinished_[i].generated_tokens, 0);
+    meter_->on_answer(*args_.model, last);
+  }
+}
+
 // Ends the requests that still run.
 void Generation::finish() {
   over_ = true;
+  if (meter_ != nullptr) meter_unfinished();
   handles_.clear();
   args_.to->watch(nullptr);
   args_.to.reset();
@@ -88,6 +118,19 @@ void Generation::finish() {
 void Generation::cancel() {
   const std::scoped_lock lock(mutex_);
   for (RequestHandle& handle : handles_) handle.cancel();
+}
+
+SamplingParams Generation::sampling() const {
+  const std::scoped_lock lock(mutex_);
+  return sampling_;
+}
+
+void Generation::change_sampling(const SamplingParams& sampling) {
+  const std::scoped_lock lock(mutex_);
+  for (const RequestHandle& handle : handles_) {
+    if (!handle.over()) args_.model->engine().change_sampling(handle, sampling);
+  }
+  sampling_ = sampling;
 }
 
 void Generation::tick(std::chrono::seconds quiet) {

@@ -5,11 +5,13 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "engine/engine.h"
 #include "http/exchange.h"
+#include "server/answer_meter.h"
 #include "server/served_model.h"
 #include "server/work_queue.h"
 
@@ -48,16 +50,26 @@ class Generation : public std::enable_shared_from_this<Generation> {
   struct Args {
     std::shared_ptr<ServedModel> model;
     std::vector<Request> requests;
-    std::unique_ptr<Reply> reply;
+    std::unique_ptr<Reply> reply{};
     std::shared_ptr<http::Exchange> to;
     WorkQueue* queue = nullptr;  // outlives it
+    std::string id{};            // by which clients name it while it runs; may be empty
+    std::string owner{};         // Rights::key_name of who began it
   };
-  explicit Generation(Args args) : args_(std::move(args)) {}
+  explicit Generation(Args args);
 
-  // Submits the requests. Throws what Engine::submit() throws; then none of them is computed.
+  // Submits the requests. Throws what Engine::try_submit() throws, and HttpError 503 where the
+  // queue is full; then none of them is computed.
   void start();
   // Cancels the requests; the client gets their last events.
   void cancel();
+  const std::string& id() const { return args_.id; }
+  const std::string& owner() const { return args_.owner; }
+  // The parameters that tokens are chosen by now.
+  SamplingParams sampling() const;
+  // Has all requests choose their tokens by other parameters from now on. Throws what
+  // Engine::change_sampling() throws.
+  void change_sampling(const SamplingParams& sampling);
   // Keeps the connection open where nothing was sent for `quiet`. Called now and then.
   void tick(std::chrono::seconds quiet);
   bool over() const { return over_.load(std::memory_order_relaxed); }
@@ -67,10 +79,20 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void pump();
   bool read_events();
   void finish();
+  void meter_unfinished();
 
   Args args_;
-  std::mutex mutex_;  // held by the one task that runs
+  AnswerMeter* const meter_;  // args_.to; null where it is none
+  // What the choices of each request have cost so far: a client that leaves does not see their
+  // last events.
+  struct Cost {
+    std::int64_t prompt_tokens = 0;
+    std::int64_t generated_tokens = 0;
+  };
+  std::vector<Cost> unfinished_;
+  mutable std::mutex mutex_;  // held by the one task that runs
   std::vector<RequestHandle> handles_;
+  SamplingParams sampling_;
   std::size_t open_ = 0;  // handles that are not over
   std::atomic<bool> scheduled_{false};
   std::atomic<bool> over_{false};

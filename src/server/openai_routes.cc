@@ -9,20 +9,12 @@
 #include "api/chat_stream.h"
 #include "api/completion_stream.h"
 #include "base/json.h"
+#include "server/chat_reply.h"
 #include "server/routes.h"
 #include "server/sse.h"
 
 namespace bl::server {
 namespace {
-
-// A body, and what was made of it.
-template <class Body>
-struct Asked {
-  std::shared_ptr<ServedModel> model;
-  Body body;
-  openai::AnswerHead head;
-  std::vector<std::vector<std::int32_t>> prompts;
-};
 
 // Ends a stream with the error, or answers with it where nothing was sent yet.
 void send_error(SseStream& stream, const Error& error, http::Exchange& to) {
@@ -32,14 +24,23 @@ void send_error(SseStream& stream, const Error& error, http::Exchange& to) {
   to.end();
 }
 
-class ChatStreamReply : public Reply {
- public:
-  explicit ChatStreamReply(Asked<openai::ChatRequest> asked)
-      : asked_(std::move(asked)),
-        chunks_(asked_.head, asked_.body, asked_.prompts.front(), asked_.model->logprobs()) {}
+std::size_t choices_of(const openai::RequestFields& body) {
+  return static_cast<std::size_t>(body.sampling.n);
+}
 
-  void on_event(std::size_t, Event event, http::Exchange& to) override {
-    for (const Json& chunk : chunks_.push(event)) stream_.data(to, chunk);
+class ChatStreamReply : public ChatReply {
+ public:
+  ChatStreamReply(openai::ChatRequest body, openai::AnswerHead head, const PreparedChat& chat)
+      : ChatReply(chat.turn.reading, choices_of(body)),
+        model_(chat.model),
+        body_(std::move(body)),
+        chunks_(std::move(head), body_, chat.turn.request.prompt, model_->logprobs()) {}
+
+  void on_news(const Event& event, const std::vector<AnswerEvent>& news,
+               http::Exchange& to) override {
+    for (const Json& chunk : chunks_.push(event, news, reader(event.choice))) {
+      stream_.data(to, chunk);
+    }
   }
   void on_end(http::Exchange& to) override {
     if (const auto usage = chunks_.usage_chunk()) stream_.data(to, *usage);
@@ -53,14 +54,65 @@ class ChatStreamReply : public Reply {
   }
 
  private:
-  Asked<openai::ChatRequest> asked_;
+  std::shared_ptr<ServedModel> model_;
+  openai::ChatRequest body_;
   openai::ChatStream chunks_;
   SseStream stream_;
 };
 
+class WholeChatReply : public ChatReply {
+ public:
+  WholeChatReply(openai::ChatRequest body, openai::AnswerHead head, const PreparedChat& chat)
+      : ChatReply(chat.turn.reading, choices_of(body)),
+        model_(chat.model),
+        body_(std::move(body)),
+        head_(std::move(head)),
+        prompt_(chat.turn.request.prompt),
+        choices_(choices_of(body_)) {}
+
+  void on_news(const Event& event, const std::vector<AnswerEvent>& news, http::Exchange&) override {
+    choices_[static_cast<std::size_t>(event.choice)].add(event, news, reader(event.choice));
+  }
+  void on_end(http::Exchange& to) override {
+    to.respond(
+        json_response(200, chat_completion(head_, body_, {prompt_, choices_}, model_->logprobs())));
+  }
+  void on_error(const Error& error, http::Exchange& to) override {
+    to.respond(error_response(ErrorShape::kOpenAi, error));
+  }
+
+ private:
+  std::shared_ptr<ServedModel> model_;
+  openai::ChatRequest body_;
+  openai::AnswerHead head_;
+  std::vector<std::int32_t> prompt_;
+  std::vector<openai::ChatChoice> choices_;
+};
+
+void answer_chat(ServerState& state, const Call& call) {
+  PreparedChat chat = prepare_chat(state, call.body());
+  chat.id = ServerState::new_id("chatcmpl-");
+  openai::AnswerHead head{chat.id, std::time(nullptr), chat.model->name()};
+  std::unique_ptr<Reply> reply;
+  if (chat.body.stream) {
+    reply = std::make_unique<ChatStreamReply>(chat.body, std::move(head), chat);
+  } else {
+    reply = std::make_unique<WholeChatReply>(chat.body, std::move(head), chat);
+  }
+  run_chat(state, call, std::move(chat), std::move(reply));
+}
+
+// The body of a completion, and what was made of it.
+struct AskedCompletion {
+  std::shared_ptr<ServedModel> model;
+  openai::CompletionRequest body;
+  openai::AnswerHead head;
+  std::vector<std::vector<std::int32_t>> prompts;
+};
+
 class CompletionStreamReply : public Reply {
  public:
-  explicit CompletionStreamReply(Asked<openai::CompletionRequest> asked)
+  explicit CompletionStreamReply(AskedCompletion asked)
       : asked_(std::move(asked)),
         chunks_(asked_.head, asked_.body, asked_.prompts, asked_.model->logprobs()) {}
 
@@ -79,16 +131,17 @@ class CompletionStreamReply : public Reply {
   }
 
  private:
-  Asked<openai::CompletionRequest> asked_;
+  AskedCompletion asked_;
   openai::CompletionStream chunks_;
   SseStream stream_;
 };
 
 // Collects the answers to all prompts of a request.
-class WholeReply : public Reply {
+class WholeCompletionReply : public Reply {
  public:
-  WholeReply(std::vector<std::vector<std::int32_t>> prompts, std::size_t choices)
-      : prompts_(std::move(prompts)), answers_(prompts_.size(), std::vector<Answer>(choices)) {}
+  explicit WholeCompletionReply(AskedCompletion asked)
+      : asked_(std::move(asked)),
+        answers_(asked_.prompts.size(), std::vector<Answer>(choices_of(asked_.body))) {}
 
   void on_event(std::size_t request, Event event, http::Exchange&) override {
     answers_[request].at(static_cast<std::size_t>(event.choice)).add(std::move(event));
@@ -98,82 +151,42 @@ class WholeReply : public Reply {
   }
   void on_end(http::Exchange& to) override {
     std::vector<openai::AnsweredPrompt> answered;
-    for (std::size_t i = 0; i < prompts_.size(); ++i) {
-      answered.push_back({prompts_[i], answers_[i]});
+    for (std::size_t i = 0; i < answers_.size(); ++i) {
+      answered.push_back({asked_.prompts[i], answers_[i]});
     }
-    to.respond(json_response(200, whole(answered)));
+    to.respond(json_response(
+        200, text_completion(asked_.head, asked_.body, answered, asked_.model->logprobs())));
   }
 
- protected:
-  virtual Json whole(const std::vector<openai::AnsweredPrompt>& answered) = 0;
-
  private:
-  std::vector<std::vector<std::int32_t>> prompts_;
+  AskedCompletion asked_;
   std::vector<std::vector<Answer>> answers_;
 };
 
-std::size_t choices_of(const openai::RequestFields& body) {
-  return static_cast<std::size_t>(body.sampling.n);
-}
-
-class WholeChatReply : public WholeReply {
- public:
-  explicit WholeChatReply(Asked<openai::ChatRequest> asked)
-      : WholeReply(std::move(asked.prompts), choices_of(asked.body)), asked_(std::move(asked)) {}
-
- private:
-  Json whole(const std::vector<openai::AnsweredPrompt>& answered) override {
-    return chat_completion(asked_.head, asked_.body, answered.front(), asked_.model->logprobs());
-  }
-  Asked<openai::ChatRequest> asked_;
-};
-
-class WholeCompletionReply : public WholeReply {
- public:
-  explicit WholeCompletionReply(Asked<openai::CompletionRequest> asked)
-      : WholeReply(std::move(asked.prompts), choices_of(asked.body)), asked_(std::move(asked)) {}
-
- private:
-  Json whole(const std::vector<openai::AnsweredPrompt>& answered) override {
-    return text_completion(asked_.head, asked_.body, answered, asked_.model->logprobs());
-  }
-  Asked<openai::CompletionRequest> asked_;
-};
-
-std::string model_named_in(const OrderedJson& body) {
-  const OrderedJson* name = openai::given(body, "model");
-  return name != nullptr && name->is_string() ? name->get<std::string>() : std::string();
-}
-
-std::vector<Request> requests_of(const openai::ChatRequest& body, const ServedModel& model) {
-  std::vector<Request> requests;
-  requests.push_back(
-      model.with_text([&](const ModelText& text) { return body.engine_request(text); }));
-  return requests;
-}
-
-std::vector<Request> requests_of(const openai::CompletionRequest& body, ServedModel& model) {
-  return body.engine_requests(model.engine().tokenizer());
-}
-
-template <class Body, class Stream, class Whole>
-void generate(ServerState& state, const Call& call, const char* prefix) {
+void answer_completion(ServerState& state, const Call& call) {
   const OrderedJson json = call.body();
-  Asked<Body> asked;
-  asked.model = state.model(model_named_in(json));
-  asked.body = Body::read(json, asked.model->otherwise(), asked.model->sampling());
-  asked.head = {ServerState::new_id(prefix), std::time(nullptr), asked.model->name()};
-  std::vector<Request> requests = requests_of(asked.body, *asked.model);
-  for (const Request& request : requests) asked.prompts.push_back(request.prompt);
-  const std::shared_ptr<ServedModel> model = asked.model;
-  std::unique_ptr<Reply> reply;
-  if (asked.body.stream) {
-    reply = std::make_unique<Stream>(std::move(asked));
-  } else {
-    reply = std::make_unique<Whole>(std::move(asked));
+  AskedCompletion asked;
+  asked.model = model_for(state, json);
+  asked.body =
+      openai::CompletionRequest::read(json, asked.model->otherwise(), asked.model->sampling());
+  asked.head = {ServerState::new_id("cmpl-"), std::time(nullptr), asked.model->name()};
+  std::vector<Request> requests = asked.body.engine_requests(asked.model->engine().tokenizer());
+  for (const Request& request : requests) {
+    check_fits(request, *asked.model);
+    asked.prompts.push_back(request.prompt);
   }
-  state.run(std::make_shared<Generation>(Generation::Args{
-      model, std::move(requests), std::move(reply), call.exchange, &state.answers()}));
+  Generation::Args args{.model = asked.model,
+                        .requests = std::move(requests),
+                        .to = call.exchange,
+                        .queue = &state.answers(),
+                        .id = asked.head.id,
+                        .owner = call.rights.key_name};
+  if (asked.body.stream) {
+    args.reply = std::make_unique<CompletionStreamReply>(std::move(asked));
+  } else {
+    args.reply = std::make_unique<WholeCompletionReply>(std::move(asked));
+  }
+  state.run(std::make_shared<Generation>(std::move(args)));
 }
 
 }  // namespace
@@ -182,17 +195,11 @@ void add_openai_routes(Router& router, ServerState& state) {
   router.add({.method = "POST",
               .pattern = "/v1/chat/completions",
               .summary = "Answer a conversation",
-              .handle = [&state](const Call& call) {
-                generate<openai::ChatRequest, ChatStreamReply, WholeChatReply>(state, call,
-                                                                               "chatcmpl-");
-              }});
+              .handle = [&state](const Call& call) { answer_chat(state, call); }});
   router.add({.method = "POST",
               .pattern = "/v1/completions",
               .summary = "Continue a text",
-              .handle = [&state](const Call& call) {
-                generate<openai::CompletionRequest, CompletionStreamReply, WholeCompletionReply>(
-                    state, call, "cmpl-");
-              }});
+              .handle = [&state](const Call& call) { answer_completion(state, call); }});
 }
 
 }  // namespace bl::server

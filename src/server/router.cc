@@ -1,5 +1,7 @@
 #include "server/router.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <optional>
 
@@ -37,11 +39,16 @@ std::optional<Values> match(std::string_view pattern, std::string_view path) {
   return pattern.empty() && path.empty() ? std::optional(values) : std::nullopt;
 }
 
+constexpr std::string_view kPrefix = "/v1";
+
+std::optional<Values> match_without_prefix(std::string_view pattern, std::string_view path) {
+  if (!pattern.starts_with("/v1/")) return std::nullopt;
+  return match(pattern.substr(kPrefix.size()), path);
+}
+
 std::optional<Values> match_either(std::string_view pattern, std::string_view path) {
-  constexpr std::string_view kPrefix = "/v1";
   std::optional<Values> values = match(pattern, path);
-  if (!values && pattern.starts_with("/v1/")) values = match(pattern.substr(kPrefix.size()), path);
-  return values;
+  return values ? values : match_without_prefix(pattern, path);
 }
 
 }  // namespace
@@ -67,23 +74,45 @@ OrderedJson Call::body() const {
 void Router::add(Route route) { routes_.push_back(std::move(route)); }
 
 Router::Found Router::find(std::string_view method, std::string_view path) const {
-  Found found;
-  for (const Route& route : routes_) {
-    const auto values = match_either(route.pattern, path);
-    if (!values) continue;
-    if (route.method == method || (method == "HEAD" && route.method == "GET")) {
-      return {&route, *values, {}};
+  const auto has_method = [&](const Route& route) {
+    return route.method == method || (method == "HEAD" && route.method == "GET");
+  };
+  for (const auto matches : {match, match_without_prefix}) {
+    for (const Route& route : routes_) {
+      if (!has_method(route)) continue;
+      if (auto values = matches(route.pattern, path)) return {&route, *std::move(values), {}};
     }
-    found.allowed += (found.allowed.empty() ? "" : ", ") + route.method;
   }
-  return found;
+  return {nullptr, {}, methods_of(path)};
+}
+
+std::string Router::methods_of(std::string_view path) const {
+  std::vector<std::string_view> methods;
+  const auto add = [&](std::string_view method) {
+    if (std::find(methods.begin(), methods.end(), method) == methods.end()) {
+      methods.push_back(method);
+    }
+  };
+  for (const Route& route : routes_) {
+    if (!match_either(route.pattern, path)) continue;
+    add(route.method);
+    if (route.method == "GET") add("HEAD");
+  }
+  if (!methods.empty()) add("OPTIONS");
+  return fmt::format("{}", fmt::join(methods, ", "));
 }
 
 ErrorShape Router::shape_of(std::string_view path) const {
-  for (const Route& route : routes_) {
-    if (match_either(route.pattern, path)) return route.shape;
+  for (const auto matches : {match, match_without_prefix}) {
+    for (const Route& route : routes_) {
+      if (matches(route.pattern, path)) return route.shape;
+    }
+  }
+  for (const std::string_view kobold : {"/api/v1/", "/api/latest/", "/api/extra/"}) {
+    if (path.starts_with(kobold)) return ErrorShape::kKobold;
   }
   if (path.starts_with("/api/")) return ErrorShape::kOllama;
+  if (path.starts_with("/v1/messages/")) return ErrorShape::kAnthropic;
   return ErrorShape::kOpenAi;
 }
 

@@ -19,10 +19,19 @@ enum class Access {
   kAdmin,  // who has an admin key
 };
 
+// What a request's key entitles to.
+struct Rights {
+  bool known = false;  // has a key, or none is needed
+  bool admin = false;
+  // Tells keys apart without showing them, such as "key-1"; empty: no key.
+  std::string key_name{};
+};
+
 // A request that has found its route.
 struct Call {
   std::shared_ptr<http::Exchange> exchange;
   std::vector<std::pair<std::string, std::string>> path_values{};  // of the pattern's {names}
+  Rights rights{};
 
   const http::Request& request() const { return exchange->request(); }
   // The value of {name}. The pattern must have it.
@@ -53,8 +62,11 @@ class Router {
     std::vector<std::pair<std::string, std::string>> path_values{};
     std::string allowed{};  // with a null route: methods that the path has, "GET, POST"
   };
-  // HEAD is answered by the routes of GET.
+  // HEAD is answered by the routes of GET. A pattern that has the path as it stands goes before one
+  // that has it without its /v1.
   Found find(std::string_view method, std::string_view path) const;
+  // The methods of a path, "GET, HEAD, OPTIONS"; empty: no route has it.
+  std::string methods_of(std::string_view path) const;
   // The shape of errors for a path, whether or not a route has it.
   ErrorShape shape_of(std::string_view path) const;
 

@@ -5,8 +5,6 @@
 #include <random>
 #include <utility>
 
-#include "server/error_shape.h"
-
 namespace bl::server {
 namespace {
 
@@ -15,27 +13,27 @@ constexpr std::chrono::seconds kQuiet{10};
 
 }  // namespace
 
-ServerState::ServerState() : requests_(2, kMostWaiting), answers_(2, kMostWaiting) {}
+AdminFolders::AdminFolders(const FolderPaths& paths)
+    : adapters(paths.adapters, FolderKind::kAdapters),
+      templates(paths.templates, FolderKind::kTemplates),
+      presets(paths.presets) {}
 
-std::shared_ptr<ServedModel> ServerState::model(const std::string& name) const {
-  const std::scoped_lock lock(mutex_);
-  for (const auto& model : models_) {
-    if (model->answers_to(name)) return model;
-  }
-  if (models_.empty()) throw HttpError(503, "model_not_loaded", "no model is loaded");
-  throw HttpError(404, "model_not_found",
-                  fmt::format("the model '{}' does not exist here; /v1/models lists those that do",
-                              name.substr(0, 200)));
+ServerState::ServerState()
+    : folders_(std::make_unique<AdminFolders>(FolderPaths{})),
+      requests_(2, kMostWaiting),
+      answers_(2, kMostWaiting),
+      slow_(2, kMostWaiting) {}
+
+void ServerState::configure(ModelOptions models, const FolderPaths& folders) {
+  registry_.configure(std::move(models));
+  folders_ = std::make_unique<AdminFolders>(folders);
 }
 
-std::vector<std::shared_ptr<ServedModel>> ServerState::models() const {
-  const std::scoped_lock lock(mutex_);
-  return models_;
-}
-
-void ServerState::set_model(std::shared_ptr<ServedModel> model) {
-  const std::scoped_lock lock(mutex_);
-  models_ = {std::move(model)};
+// The registry's thread posts to the queues, which end before the registry does. They finish the
+// tasks that run, and embeddings ask whether the server stops.
+ServerState::~ServerState() {
+  stopping_ = true;
+  registry_.stop();
 }
 
 std::string ServerState::new_id(std::string_view prefix) {
@@ -59,6 +57,15 @@ void ServerState::run(std::shared_ptr<Generation> generation) {
   generation->start();
 }
 
+std::shared_ptr<Generation> ServerState::generation(const std::string& id) const {
+  const std::scoped_lock lock(mutex_);
+  for (const auto& each : generations_) {
+    std::shared_ptr<Generation> generation = each.lock();
+    if (generation != nullptr && !generation->over() && generation->id() == id) return generation;
+  }
+  return nullptr;
+}
+
 void ServerState::tick() {
   std::vector<std::weak_ptr<Generation>> all;
   {
@@ -71,6 +78,8 @@ void ServerState::tick() {
 }
 
 void ServerState::cancel_all() {
+  stopping_ = true;
+  registry_.fail_waiting();
   std::vector<std::weak_ptr<Generation>> all;
   {
     const std::scoped_lock lock(mutex_);

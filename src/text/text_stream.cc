@@ -1,5 +1,6 @@
 #include "text/text_stream.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
@@ -7,9 +8,13 @@
 
 namespace bl {
 
-TextStream::TextStream(const Tokenizer& tokenizer, bool skip_special)
+bool SpecialText::skips(const Tokenizer& tokenizer, std::int32_t id) const {
+  return skip && tokenizer.is_special(id) && !std::binary_search(shown.begin(), shown.end(), id);
+}
+
+TextStream::TextStream(const Tokenizer& tokenizer, SpecialText special)
     : tokenizer_(tokenizer),
-      skip_special_(skip_special),
+      special_(special),
       out_(std::make_unique<std::string>()),
       stage_(tokenizer.parts_->decoder.start(*out_)) {}
 
@@ -17,7 +22,7 @@ TextStream::~TextStream() = default;
 
 std::string TextStream::push(std::int32_t id) {
   BL_CHECK(stage_ != nullptr);
-  tokenizer_.decode_one(id, skip_special_, *stage_);
+  tokenizer_.decode_one(id, special_.skips(tokenizer_, id), *stage_);
   return take();
 }
 

@@ -46,7 +46,7 @@ class ChatPrompt : public testing::Test {
         OrderedJson::array({{{"role", "user"}, {"content", "q"}},
                             assistant,
                             {{"role", "tool"}, {"tool_call_id", "call_1"}, {"content", "sunny"}}}));
-    return render_chat(text_of(source), variables);
+    return render_chat(text_of(source), variables).text;
   }
   // A template that writes each message's content, and for each call what `body` says of `a`.
   static std::string calls(const std::string& body) {
@@ -157,8 +157,8 @@ TEST_F(ChatPrompt, AgreesOnTheReportedTemplates) {
   ASSERT_EQ(messages.size(), 2u);
   for (const char* name : {"items.jinja", "tojson.jinja"}) {
     const ModelText text = text_of(read_file(folder / name));
-    const std::string prompt = render_chat(text, {{"messages", messages[0]}});
-    EXPECT_EQ(prompt, render_chat(text, {{"messages", messages[1]}})) << name;
+    const std::string prompt = render_chat(text, {{"messages", messages[0]}}).text;
+    EXPECT_EQ(prompt, render_chat(text, {{"messages", messages[1]}}).text) << name;
     EXPECT_NE(prompt.find("Rome"), prompt.npos) << prompt;
     EXPECT_EQ(prompt.find('\\'), prompt.npos) << prompt;
   }
@@ -197,11 +197,37 @@ TEST_F(ChatPrompt, RealTemplatesMakeTheSameOfArgumentsAsText) {
     if (!text) text = std::make_unique<ModelText>(text_of(read_file(folder / name)));
     std::optional<std::int64_t> now;
     if (context.contains("now")) now = context["now"].get<std::int64_t>();
-    EXPECT_EQ(render_chat(*text, context, now), golden["text"].get<std::string>())
+    EXPECT_EQ(render_chat(*text, context, {.now = now}).text, golden["text"].get<std::string>())
         << name << " " << golden["case"];
     ++count;
   }
   EXPECT_GE(count, 20);
+}
+
+std::string prompt_of(const ModelText& text, const char* messages) {
+  OrderedJson variables;
+  variables["messages"] = template_messages(OrderedJson::parse(messages));
+  return render_chat(text, variables).text;
+}
+
+constexpr const char* kSystemsAnywhere = R"([{"role":"system","content":"S"},
+    {"role":"system","content":"T"},{"role":"user","content":"a"},{"role":"system","content":"b"},
+    {"role":"user","content":"c"},{"role":"assistant","content":"d"},
+    {"role":"system","content":"e"}])";
+
+TEST_F(ChatPrompt, SystemMessagesThatATemplateRefusesBecomeUsersTexts) {
+  const auto refusing = [](const std::string& condition) {
+    return text_of("{% for m in messages %}{% if " + condition +
+                   " %}{{ raise_exception('no system message here') }}{% endif %}"
+                   "{{ m.role }}:{{ m.content }}|{% endfor %}");
+  };
+  EXPECT_EQ(prompt_of(refusing("false"), kSystemsAnywhere),
+            "system:S|system:T|user:a|system:b|user:c|assistant:d|system:e|");
+  EXPECT_EQ(prompt_of(refusing("m.role == 'system' and not loop.first"), kSystemsAnywhere),
+            "system:S\n\nT|user:a\n\nb\n\nc|assistant:d|user:e|");
+  EXPECT_EQ(prompt_of(refusing("m.role == 'system'"), kSystemsAnywhere),
+            "user:S\n\nT\n\na\n\nb\n\nc|assistant:d|user:e|");
+  EXPECT_THROW(prompt_of(refusing("m.role == 'user'"), kSystemsAnywhere), Error);
 }
 
 }  // namespace

@@ -7,9 +7,12 @@
 #include "api/chat_stream.h"
 #include "api/completion_stream.h"
 #include "base/error.h"
+#include "read_stream.h"
 
 namespace bl::openai {
 namespace {
+
+using test::ReadStream;
 
 const ChunkFrame kFrame{{"chatcmpl-1", 1700000000, "m"}, "chat.completion.chunk", false};
 
@@ -35,7 +38,7 @@ class Chunks : public testing::Test {
 TEST_F(Chunks, OfAChat) {
   const auto request = ChatRequest::read(chat_body(R"(,"stream_options":{"include_usage":true})"),
                                          {}, SamplingParams::plain());
-  ChatStream stream(head_, request, {0}, logprobs_);
+  ReadStream stream(head_, request, {0}, logprobs_);
   const std::vector<Json> first = stream.push({.text = "Hi", .ids = {0}});
   ASSERT_EQ(first.size(), 2u);
   EXPECT_EQ(rest_of(first[0]), parse_json(R"({"id":"chatcmpl-1","object":"chat.completion.chunk",
@@ -62,7 +65,8 @@ TEST_F(Chunks, OfAChat) {
   EXPECT_EQ(stream.usage_chunk(), parse_json(R"({"id":"chatcmpl-1",
       "object":"chat.completion.chunk","created":1700000000,"model":"m","choices":[],
       "usage":{"prompt_tokens":5,"completion_tokens":2,"total_tokens":7,
-      "prompt_tokens_details":{"cached_tokens":2}}})",
+      "prompt_tokens_details":{"cached_tokens":2},
+      "completion_tokens_details":{"reasoning_tokens":0}}})",
                                              ""));
 }
 
@@ -90,7 +94,7 @@ TEST_F(Chunks, OfACompletion) {
 TEST_F(Chunks, LogprobsOfAChat) {
   const auto request =
       ChatRequest::read(chat_body(R"(,"logprobs":true,"n":2)"), {}, SamplingParams::plain());
-  ChatStream stream(head_, request, {0}, logprobs_);
+  ReadStream stream(head_, request, {0}, logprobs_);
   const std::vector<Json> chunks =
       stream.push({.choice = 1, .text = "Hi", .ids = {0}, .logprobs = {{{0, -1}, {}}}});
   ASSERT_EQ(chunks.size(), 2u);
@@ -119,7 +123,7 @@ TEST_F(Chunks, AnErrorEndsTheStream) {
   const auto chat = ChatRequest::read(chat_body(""), {}, SamplingParams::plain());
   const auto completion =
       CompletionRequest::read(OrderedJson::parse(R"({"prompt":"a"})"), {}, SamplingParams::plain());
-  ChatStream chats(head_, chat, {0}, logprobs_);
+  ReadStream chats(head_, chat, {0}, logprobs_);
   CompletionStream completions(head_, completion, {{0}}, logprobs_);
   for (const std::function<void()>& push : std::vector<std::function<void()>>{
            [&] { chats.push(failed); }, [&] { completions.push(0, failed); }}) {

@@ -8,9 +8,12 @@
 #include <vector>
 
 #include "../engine/tiny_model.h"
+#include "api/answer_formats.h"
 #include "api/chat_request.h"
 #include "api/completion_request.h"
+#include "api/request_error.h"
 #include "base/json.h"
+#include "byte_tokenizer.h"
 #include "engine/model_text.h"
 
 namespace bl::openai {
@@ -158,19 +161,53 @@ TEST(CompletionRequest, TakesAPromptInEachOfItsForms) {
             (std::vector<CompletionRequest::Prompt>{Ids{1, 2}, "b", Ids{3}}));
 }
 
+TEST(CompletionRequest, KnowsWhatAsksForThePromptAlone) {
+  EXPECT_TRUE(completion(R"("prompt":"a","max_tokens":0)").prompt_only);
+  EXPECT_FALSE(completion(R"("prompt":"a","max_tokens":-1)").prompt_only);
+  EXPECT_EQ(completion(R"("prompt":"a","max_tokens":-1)").sampling.max_tokens, 0);
+  EXPECT_FALSE(completion(R"("prompt":"a")").prompt_only);
+}
+
+// Log-probabilities of the prompt come with those of the answer, and of the same number.
+TEST(CompletionRequest, EchoWantsThePromptsLogprobs) {
+  const CompletionRequest echo = completion(R"("prompt":"a","echo":true,"logprobs":3)");
+  EXPECT_TRUE(echo.echo);
+  EXPECT_EQ(echo.sampling.prompt_logprobs, 3);
+  EXPECT_FALSE(echo.tells_prompt_logprobs);
+  EXPECT_EQ(completion(R"("prompt":"a","echo":true)").sampling.prompt_logprobs, -1);
+}
+
+TEST(CompletionRequest, ASuffixNeedsTokensForIt) {
+  const auto request = completion(R"("prompt":"a","suffix":"b")");
+  const auto without = test::make_byte_tokenizer({"<s>"});
+  try {
+    request.engine_requests(*without);
+    ADD_FAILURE() << "no error";
+  } catch (const RequestError& error) {
+    EXPECT_EQ(error.param(), "suffix");
+  }
+  const auto pairs =
+      test::make_byte_tokenizer({"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"});
+  using Ids = std::vector<std::int32_t>;
+  EXPECT_EQ(request.engine_requests(*pairs)[0].prompt, (Ids{256, 'a', 257, 'b', 258}));
+  const auto turned = test::make_byte_tokenizer({"[SUFFIX]", "[PREFIX]"});
+  EXPECT_EQ(request.engine_requests(*turned)[0].prompt, (Ids{256, 'b', 257, 'a'}));
+}
+
 class EngineRequests : public testing::Test {
  protected:
   const ModelText text_{Tokenizer::load(test::make_tiny_model("api-requests")), "tiny"};
 };
 
 TEST_F(EngineRequests, OfAChatStandBehindItsTemplate) {
+  AnswerFormats formats({});
   const Request request =
-      chat(R"(,"max_tokens":7,"skip_special_tokens":false)").engine_request(text_);
+      chat(R"(,"max_tokens":7,"skip_special_tokens":false)").turn(text_, formats).request;
   EXPECT_EQ(text_.tokenizer().decode(request.prompt, false), "<s><|user|>ab<|bot|>");
   EXPECT_FALSE(request.continues_prompt);
   EXPECT_FALSE(request.skip_special);
   EXPECT_EQ(request.sampling.max_tokens, 7);
-  const Request closed = chat(R"(,"add_generation_prompt":false)").engine_request(text_);
+  const Request closed = chat(R"(,"add_generation_prompt":false)").turn(text_, formats).request;
   EXPECT_EQ(text_.tokenizer().decode(closed.prompt, false), "<s><|user|>ab");
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "../engine/tiny_model.h"
+#include "api/answer_formats.h"
 #include "api/answers.h"
 #include "api/chat_stream.h"
 #include "api/completion_stream.h"
@@ -39,15 +40,24 @@ class Streams : public testing::Test {
   // The answer to a body, whole and as chunks of which each has at most `unread` tokens.
   void expect_chat_alike(const std::string& members, std::int64_t unread) {
     const auto request = ChatRequest::read(body(members), {}, sampling());
-    Request wanted = request.engine_request(engine_.session().text());
-    const std::vector<Answer> answers = engine_.submit(wanted).wait();
-    const Json whole = chat_completion(head_, request, {wanted.prompt, answers}, logprobs_);
+    AnswerFormats formats(engine_.session().defaults().end_tokens);
+    const ChatTurn turn = request.turn(engine_.session().text(), formats);
+    Request wanted = turn.request;
+    std::vector<ChatChoice> choices;
+    std::vector<ChoiceReader> readers;
+    for (Answer& answer : engine_.submit(wanted).wait()) {
+      choices.push_back(read_choice(std::move(answer), turn.reading));
+      readers.emplace_back(turn.reading);
+    }
+    const Json whole = chat_completion(head_, request, {wanted.prompt, choices}, logprobs_);
     ChatStream stream(head_, request, wanted.prompt, logprobs_);
     ChunkReader reader(ChunkReader::Kind::kChat, request.include_usage);
     wanted.unread_tokens = unread;
     RequestHandle handle = engine_.submit(wanted);
     while (const std::optional<Event> event = handle.next()) {
-      for (const Json& chunk : stream.push(*event)) reader.add(chunk);
+      ChoiceReader& of_choice = readers[static_cast<std::size_t>(event->choice)];
+      const std::vector<AnswerEvent> news = of_choice.push(*event);
+      for (const Json& chunk : stream.push(*event, news, of_choice)) reader.add(chunk);
     }
     expect_alike(reader, stream.usage_chunk(), whole);
   }
@@ -110,6 +120,9 @@ TEST_F(Streams, OfCompletionsSayWhatTheWholeAnswerSays) {
     expect_completion_alike(begin + R"([256,195],"logprobs":1,"stop":["e","~"]})", unread);
     expect_completion_alike(begin + R"("a thread","logprobs":1,"token_healing":true})", unread);
     expect_completion_alike(begin + R"("a","logprobs":1,"n":2,"best_of":3})", unread);
+    expect_completion_alike(begin + R"("a thread","echo":true})", unread);
+    expect_completion_alike(begin + R"(["a","thread"],"n":2,"logprobs":2,"echo":true})", unread);
+    expect_completion_alike(begin + R"([256,195],"logprobs":0,"echo":true})", unread);
   }
 }
 

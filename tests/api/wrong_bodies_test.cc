@@ -41,8 +41,6 @@ TEST(WrongBodies, ParametersAreNamed) {
       {R"("top_logprobs":3)", "top_logprobs"},
       {R"("top_logprobs":300,"logprobs":true)", "top_logprobs"},
       {R"("min_tokens":9,"max_tokens":5)", "min_tokens"},
-      {R"("max_completion_tokens":0)", "max_completion_tokens"},
-      {R"("max_tokens":0)", "max_tokens"},
       {R"("n":0)", "n"},
       {R"("n":3e8)", "n"},
       {R"("n":0,"top_p":"x")", "top_p"},
@@ -89,6 +87,13 @@ TEST(WrongBodies, OtherFieldsAreNamedByTheirPath) {
       {R"("tools":5)", "tools"},
       {R"("tools":[{},{"function":5}])", "tools[1]"},
       {R"("tool_choice":"required")", "tool_choice"},
+      {R"("tool_choice":"always")", "tool_choice"},
+      {R"("tool_choice":{"type":"function"})", "tool_choice"},
+      {R"("tool_choice":{"type":"allowed_tools"})", "tool_choice"},
+      {R"("tools":[{"type":"function","function":{"name":"g"}}],"tool_choice":{"type":"function","function":{"name":"f"}})",
+       "tool_choice"},
+      {R"("reasoning_budget":"much")", "reasoning_budget"},
+      {R"("reasoning_format":5)", "reasoning_format"},
       {R"("tool_choice":{"type":"function","function":{"name":"f"}})", "tool_choice"},
       {R"("chat_template_kwargs":3)", "chat_template_kwargs"},
       {R"("template_vars":[])", "template_vars"},
@@ -126,6 +131,7 @@ TEST(WrongBodies, MessagesAreNamedByTheirPath) {
       {R"({"messages":[]})", "messages"},
       {R"({"messages":[{"role":"user"},5]})", "messages[1].role"},
       {R"({"messages":[{"role":5}]})", "messages[0].role"},
+      {R"({"messages":[{"role":"narrator","content":"a"}]})", "messages[0].role"},
       {R"({"messages":[{"role":"user"},{"role":"user","content":5}]})", "messages[1].content"},
       {R"({"messages":[{"role":"user","content":[{"type":"text","text":"a"},5]}]})",
        "messages[0].content[1]"},
@@ -139,6 +145,30 @@ TEST(WrongBodies, MessagesAreNamedByTheirPath) {
   for (const auto& [body, param] : cases) {
     EXPECT_EQ(param_of<ChatRequest>(OrderedJson::parse(body)), param) << body;
   }
+}
+
+TEST(WrongBodies, ListsAreBounded) {
+  const auto listed = [](const std::string& item, std::size_t count) {
+    std::string list = item;
+    for (std::size_t i = 1; i < count; ++i) list += "," + item;
+    return "[" + list + "]";
+  };
+  const std::string part = R"({"type":"text","text":"a"})";
+  const std::string message = R"({"role":"user","content":"a"})";
+  const std::string tool = R"({"type":"function","function":{"name":"f"}})";
+  const auto chat = [](const std::string& body) {
+    return param_of<ChatRequest>(OrderedJson::parse(body));
+  };
+  EXPECT_EQ(chat(R"({"messages":)" + listed(message, 16385) + "}"), "messages");
+  EXPECT_EQ(chat(R"({"messages":[{"role":"user","content":)" + listed(part, 4097) + "}]}"),
+            "messages[0].content");
+  EXPECT_EQ(chat(R"({"messages":[)" + message + R"(],"tools":)" + listed(tool, 1025) + "}"),
+            "tools");
+  EXPECT_EQ(chat(R"({"messages":[)" + message + R"(],"tools":)" + listed(tool, 1024) + "}"),
+            "no error");
+  EXPECT_EQ(param_of<CompletionRequest>(
+                OrderedJson::parse(R"({"prompt":)" + listed("\"a\"", 1025) + "}")),
+            "prompt");
 }
 
 TEST(WrongBodies, PromptsAreNamedByTheirPath) {

@@ -326,7 +326,7 @@ TEST_F(Batch, WhatIsWrongWithARequestIsItsAnswer) {
   Json long_one = completion(5);
   long_one["body"]["prompt"] = std::string(5000, 'x');
   Json none = completion(6);
-  none["body"]["max_tokens"] = 0;
+  none["body"]["max_tokens"] = -5;
   Json broken_schema = completion(7);
   broken_schema["body"]["guided_regex"] = "(((";
   std::vector<Json> lines{completion(0), no_prompt, hot,  streamed,
@@ -335,10 +335,10 @@ TEST_F(Batch, WhatIsWrongWithARequestIsItsAnswer) {
     lines.push_back(completion(static_cast<int>(lines.size())));
     lines.back()["body"]["n"] = n;
   }
-  const std::vector<std::pair<const char*, Json>> not_there{
-      {"include_stop_str_in_output", true}, {"bad_words", {"x"}},
-      {"truncate_prompt_tokens", 5},        {"use_beam_search", true},
-      {"functions", {{{"name", "f"}}}},     {"echo", true}};
+  const std::vector<std::pair<const char*, Json>> not_there{{"include_stop_str_in_output", true},
+                                                            {"bad_words", {"x"}},
+                                                            {"truncate_prompt_tokens", 5},
+                                                            {"use_beam_search", true}};
   for (const auto& [key, value] : not_there) {
     lines.push_back(completion(static_cast<int>(lines.size())));
     lines.back()["body"][key] = value;

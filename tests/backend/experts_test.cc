@@ -12,7 +12,7 @@
 namespace bl::test {
 namespace {
 
-enum class Kind { kF32, kF16, kBF16, kExl2, kExl2OneGather, kGptq, kMixed };
+enum class Kind { kF32, kF16, kBF16, kExl2, kExl2OneGather, kGptq, kGptqInOrder, kMixed };
 
 struct Case {
   const char* name;
@@ -74,6 +74,8 @@ class Experts : public testing::TestWithParam<std::string> {
                            engine_);
       case Kind::kGptq:
         return random_gptq({4, in, out, 32, true, GptqZeros::kBytes}, engine_);
+      case Kind::kGptqInOrder:
+        return random_gptq({4, in, out, 32, false, GptqZeros::kBytes}, engine_);
       case Kind::kF16:
         return random_dense({.dtype = DType::kF16, .in = in, .out = out}, engine_);
       case Kind::kBF16:
@@ -127,6 +129,31 @@ class Experts : public testing::TestWithParam<std::string> {
     return expert.down.apply(hidden);
   }
 
+  // Runs the op over rows [first, first + count) of a call's input; returns the result.
+  struct Call {
+    std::span<const ExpertWeights> all;
+    const PackedExperts* packed = nullptr;
+    TensorView x;
+    TensorView weights;
+    const std::int32_t* chosen = nullptr;
+    int k = 0;
+  };
+  std::vector<float> run(ExecContext& ctx, const Call& call, std::int64_t first,
+                         std::int64_t count) {
+    const TensorView out = device_.put(
+        std::vector<float>(static_cast<std::size_t>(count * kHidden)), {count, kHidden});
+    device_.ops().experts(ctx, {.x = slice_rows(call.x, first, count),
+                                .all = call.all,
+                                .packed = call.packed,
+                                .experts = call.chosen + first * call.k,
+                                .weights = slice_rows(call.weights, first, count),
+                                .k = call.k,
+                                .intermediate = kWidth,
+                                .activation = ActivateArgs{},
+                                .out = out});
+    return device_.get(out);
+  }
+
   // k different experts of each token.
   std::vector<std::int32_t> choose(const Case& c) {
     std::vector<std::int32_t> chosen;
@@ -136,6 +163,27 @@ class Experts : public testing::TestWithParam<std::string> {
       for (int j = 0; j < c.k; ++j) chosen.push_back((first + j * step) % c.experts);
     }
     return chosen;
+  }
+
+  struct MadeExperts {
+    std::vector<Expert> experts;
+    std::vector<ExpertWeights> all;
+    std::unique_ptr<PackedExperts> packed;
+  };
+  MadeExperts make_experts(const Case& c) {
+    MadeExperts made;
+    for (int e = 0; e < c.experts; ++e) made.experts.push_back(make_expert(c, e));
+    for (const Expert& expert : made.experts) made.all.push_back(weights_of(expert));
+    made.packed = device_.backend().pack_experts(made.all);
+    return made;
+  }
+  Call made_call(const Case& c, const MadeExperts& made) {
+    return {.all = made.all,
+            .packed = made.packed.get(),
+            .x = device_.put(random_.normal(c.tokens * kHidden), {c.tokens, kHidden}),
+            .weights = device_.put(random_.normal(c.tokens * c.k), {c.tokens, c.k}),
+            .chosen = device_.put(choose(c)),
+            .k = c.k};
   }
 
   // Of the largest sum.
@@ -262,36 +310,62 @@ TEST_P(Experts, Mixed) {
   }
 }
 
+// Experts with many rows go through other kernels on some cards: one row tile an expert and
+// several, activations in the epilogue and behind it, all tokens to the same experts and most
+// experts idle.
+TEST_P(Experts, ManyRows) {
+  for (const Kind kind : {Kind::kExl2, Kind::kExl2OneGather, Kind::kGptq, Kind::kGptqInOrder}) {
+    for (const Case& c : std::vector<Case>{
+             {.name = "one tile an expert", .tokens = 130, .experts = 4, .k = 2},
+             {.name = "several tiles", .tokens = 700, .experts = 3, .k = 2},
+             {.name = "2,048 tokens", .tokens = 2048, .experts = 8, .k = 2},
+             {.name = "two busy experts of 32",
+             .tokens = 600,
+             .experts = 32,
+             .k = 2,
+             .crowded = true},
+             {.name = "biased and limited",
+             .tokens = 200,
+             .experts = 4,
+             .k = 2,
+             .biased = true,
+             .activation = Activation::kSwigluOai},
+             {.name = "fused", .tokens = 200, .experts = 4, .k = 3, .fused = true, .biased = true},
+             {.name = "not gated", .tokens = 200, .experts = 4, .k = 1, .gated = false},
+             {.name = "weights on the input",
+             .tokens = 200,
+             .experts = 4,
+             .k = 2,
+             .on_input = true}}) {
+      Case many = c;
+      many.kind = kind;
+      SCOPED_TRACE(testing::Message() << "kind " << static_cast<int>(kind));
+      check(many);
+    }
+  }
+}
+
+TEST_P(Experts, ManyRowsRepeatToTheBit) {
+  const Case c{
+      .name = "repeats", .kind = Kind::kExl2OneGather, .tokens = 600, .experts = 8, .k = 3};
+  const MadeExperts made = make_experts(c);
+  const Call call = made_call(c, made);
+  const std::vector<float> first = run(device_.context(), call, 0, c.tokens);
+  EXPECT_EQ(first, run(device_.context(), call, 0, c.tokens));
+}
+
 // A row's result is the same to the bit whatever else is in the batch.
 TEST_P(Experts, RowsDoNotDependOnTheBatch) {
   if (!GetParam().starts_with("cuda")) GTEST_SKIP() << "other backends choose kernels by the batch";
+  ExecContext ctx = device_.context();
+  ctx.deterministic = true;
   for (const Kind kind : {Kind::kExl2, Kind::kF16}) {
     const Case c{.name = "batch", .kind = kind, .tokens = 70, .experts = 4, .k = 2};
-    std::vector<Expert> experts;
-    std::vector<ExpertWeights> all;
-    for (int e = 0; e < c.experts; ++e) experts.push_back(make_expert(c, e));
-    for (const Expert& expert : experts) all.push_back(weights_of(expert));
-    const auto packed = device_.backend().pack_experts(all);
-    const TensorView x = device_.put(random_.normal(c.tokens * kHidden), {c.tokens, kHidden});
-    const TensorView weights = device_.put(random_.normal(c.tokens * c.k), {c.tokens, c.k});
-    const std::int32_t* chosen = device_.put(choose(c));
-    const auto run = [&](std::int64_t first, std::int64_t count) {
-      const TensorView out = device_.put(
-          std::vector<float>(static_cast<std::size_t>(count * kHidden)), {count, kHidden});
-      device_.ops().experts(device_.context(), {.x = slice_rows(x, first, count),
-                                                .all = all,
-                                                .packed = packed.get(),
-                                                .experts = chosen + first * c.k,
-                                                .weights = slice_rows(weights, first, count),
-                                                .k = c.k,
-                                                .intermediate = kWidth,
-                                                .activation = ActivateArgs{},
-                                                .out = out});
-      return device_.get(out);
-    };
-    const std::vector<float> together = run(0, c.tokens);
+    const MadeExperts made = make_experts(c);
+    const Call call = made_call(c, made);
+    const std::vector<float> together = run(ctx, call, 0, c.tokens);
     for (const std::int64_t t : {0, 33, 69}) {
-      const std::vector<float> alone = run(t, 1);
+      const std::vector<float> alone = run(ctx, call, t, 1);
       for (std::size_t i = 0; i < alone.size(); ++i) {
         ASSERT_EQ(alone[i], together[static_cast<std::size_t>(t * kHidden) + i]) << t;
       }

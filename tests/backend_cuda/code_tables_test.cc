@@ -6,6 +6,7 @@
 
 #include <cstring>
 
+#include "backend/cuda/layout/k_step_table.h"
 #include "support/random_matrix.h"
 
 namespace bl::test {
@@ -36,6 +37,26 @@ void expect_tables(const NTileTables& of, const CodeView& found) {
   EXPECT_EQ(found.view.pair_count, static_cast<int>(of.paired.pairs.size()));
 }
 
+// Every k_step has its k_block's group and width, and begins where the codes before it end.
+void expect_k_steps(const CodePackPlan& plan, const std::byte* at) {
+  const auto k_steps = static_cast<int>(plan.k_steps());
+  const KStepTable table(at, k_steps);
+  std::uint32_t offset = 0;
+  for (int k = 0; k < k_steps; ++k) {
+    const auto i = static_cast<std::size_t>(k);
+    const KStepEntry& entry = table.entries[k];
+    EXPECT_EQ(entry.offset, offset);
+    EXPECT_EQ(entry.group, plan.group_of_k_step[i]);
+    EXPECT_EQ(entry.bits, plan.bits_of_k_step[i]);
+    EXPECT_EQ(table.widths[k / 2] >> k % 2 * 8 & 0xff, entry.bits);
+    offset += entry.bits;
+  }
+  for (int k = k_steps; k < k_step_entries(k_steps); ++k) {
+    EXPECT_EQ(table.entries[k].offset, offset);
+    EXPECT_EQ(table.entries[k].bits, 0);
+  }
+}
+
 void expect_found(const CodePackPlan& plan) {
   const CodePackPlan::Layout layout = plan.layout();
   const std::vector<std::byte> tables = tables_of(plan, layout);
@@ -47,6 +68,7 @@ void expect_found(const CodePackPlan& plan) {
   const CodeViews views = views_of(plan, layout, memory.data());
   expect_tables(plan, views);
   expect_is(plan.feature_of_k, views.feature_of_k);
+  expect_k_steps(plan, views.view.k_step_table);
   const CodeMatrixView& view = views.view;
   EXPECT_EQ(view.codes, memory.data());
   EXPECT_EQ(view.scales, memory.data() + layout.scales);
@@ -59,6 +81,7 @@ void expect_found(const CodePackPlan& plan) {
     expect_tables(plan.k_splits[i], k_split);
     EXPECT_EQ(k_split.view.codes, view.codes + plan.k_splits[i].first_byte);
     EXPECT_EQ(k_split.view.k_steps, plan.k_splits[i].k_steps);
+    EXPECT_EQ(k_split.view.k_step_table, nullptr);
     // Scales and n_tiles are those of the whole matrix: a k_split covers every n_tile.
     EXPECT_EQ(k_split.view.scales, view.scales);
     EXPECT_EQ(k_split.view.n_tile_bytes, view.n_tile_bytes);

@@ -126,7 +126,7 @@ TEST(GemvLaunchPlan, StagesHaveRoom) {
 TEST(GemvLaunchPlan, NothingOverlaps) {
   Engine random(6);
   Gemm gemm(mixes(random), 132);
-  for (const int tokens : {1, 2}) {
+  for (const int tokens : {1, 2, 4}) {
     gemm.args.tokens = tokens;
     const GemvSmemLayout layout = gemm.layout();
     int k_steps = 0;
@@ -139,7 +139,12 @@ TEST(GemvLaunchPlan, NothingOverlaps) {
     EXPECT_EQ(layout.limb_scale_at, k_steps * kInputKStepBytes);
     EXPECT_EQ(layout.input_layout_bytes, layout.limb_scale_at + k_steps * kLimbScaleBytes);
     // Every range has one n_tile, so no range has two matrices.
-    EXPECT_EQ(layout.token_stride, layout.input_layout_bytes);
+    if (tokens == 1) {
+      EXPECT_EQ(layout.token_stride, layout.input_layout_bytes);
+    } else {  // neighbours' limbs lie in different banks
+      EXPECT_GE(layout.token_stride, layout.input_layout_bytes);
+      EXPECT_EQ(layout.token_stride % 128, 64);
+    }
     EXPECT_GE(layout.tables_at, kFixed + tokens * layout.token_stride);
     EXPECT_GE(layout.pipeline_offset,
               layout.tables_at + k_blocks * static_cast<int>(sizeof(KBlock)));

@@ -90,9 +90,13 @@ TEST(BestSwitch, LosesLeast) {
   EXPECT_EQ(best_switch({}, 65), 65);
 }
 
-// Every shipped plan parses, and every compute capability has a plan.
+// Every shipped plan parses, every compute capability has a plan, and those that were measured or
+// reasoned about have their own.
 TEST(LaunchPlan, ShippedPlansAreRight) {
   const auto folder = std::filesystem::path(BL_LAUNCH_PLANS);
+  for (const char* name : {"cc75", "cc80", "cc86", "cc89", "cc90", "cc100", "cc120"}) {
+    EXPECT_TRUE(std::filesystem::exists(folder / (std::string(name) + ".json"))) << name;
+  }
   int lowest = 1000;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::string name = entry.path().stem().string();

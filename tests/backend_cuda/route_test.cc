@@ -29,11 +29,12 @@ DeviceFacts card(int compute_capability) {
   return facts;
 }
 
-// The plan that ships for compute capability 9.0, and the one for older cards.
+// The plans that ship for compute capability 9.0, 8.x and 7.5.
 LaunchPlan thresholds_of(int compute_capability) {
   LaunchPlan plan;
+  if (compute_capability >= 80) plan.large_from = 33;
   if (compute_capability < 90) return plan;
-  plan.skinny_from = 3;
+  plan.skinny_from = 5;
   plan.skinny_smem_from = 25;
   plan.small_skinny_smem_from = 9;
   plan.large_from = 49;
@@ -146,12 +147,13 @@ TEST_F(Route, KernelsByTokensFormatsAndCards) {
   };
   const Case cases[] = {
       {Format::kExl2, 90, 1, "gemv_i8"},      {Format::kExl2, 90, 2, "gemv_i8"},
-      {Format::kExl2, 90, 3, "regs"},         {Format::kExl2, 90, 16, "regs"},
+      {Format::kExl2, 90, 3, "gemv_i8"},      {Format::kExl2, 90, 4, "regs"},
+      {Format::kExl2, 90, 5, "regs"},         {Format::kExl2, 90, 16, "regs"},
       {Format::kExl2, 90, 17, "wgmma"},       {Format::kExl2, 90, 2048, "wgmma"},
       {Format::kGptq, 90, 1, "gemv_i8"},      {Format::kGptq, 90, 16, "regs"},
       {Format::kGptq, 90, 64, "wgmma"},       {Format::kExl2, 89, 1, "gemv_i8"},
-      {Format::kExl2, 89, 2, "smem"},         {Format::kExl2, 89, 64, "smem"},
-      {Format::kExl2, 89, 65, "dequant"},     {Format::kGptq, 75, 1, "gemv_i8"},
+      {Format::kExl2, 89, 2, "smem"},         {Format::kExl2, 89, 32, "smem"},
+      {Format::kExl2, 89, 33, "dequant"},     {Format::kGptq, 75, 1, "gemv_i8"},
       {Format::kGptq, 75, 2, "smem"},         {Format::kGptq, 75, 512, "dequant"},
       {Format::kF16, 90, 1, "dense gemv"},    {Format::kF16, 90, 8, "dense gemv"},
       {Format::kF16, 90, 9, "dense library"}, {Format::kF16, 90, 49, "library"},
@@ -163,6 +165,65 @@ TEST_F(Route, KernelsByTokensFormatsAndCards) {
     const GemmPlan plan = route(gemm({matrix(c.format)}, c.tokens));
     EXPECT_EQ(kernel_of(plan), c.kernel)
         << "format " << static_cast<int>(c.format) << ", cc " << c.card << ", " << c.tokens;
+  }
+}
+
+// Four tokens: gemm_skinny_regs() where its warps hold whole k_splits, and where rows are long.
+TEST_F(Route, FourTokensGoWhereTheirRowsFit) {
+  const auto kernel = [&](std::int64_t in, std::int64_t tokens) {
+    return kernel_of(route(gemm({matrix(Format::kExl2, in)}, tokens)));
+  };
+  EXPECT_EQ(kernel(3072, 4), "gemv_i8");
+  EXPECT_EQ(kernel(5120, 4), "gemv_i8");
+  EXPECT_EQ(kernel(4096, 4), "regs");
+  EXPECT_EQ(kernel(14336, 4), "regs");
+  EXPECT_EQ(kernel(5120, 5), "regs");
+  // The limbs of three tokens and the pipeline do not fit into shared memory.
+  EXPECT_EQ(kernel(28672, 3), "regs");
+}
+
+// Several tokens of the int8 GEMV: one launch reads partial sums and leaves some.
+TEST_F(Route, PartialSumsOfSeveralTokensAreFused) {
+  constexpr std::int64_t kTokens = 2;
+  const PackedMatrix* longer = matrix(Format::kExl2, 14336, kWidth);
+  ASSERT_EQ(fusion_offered(problem({}), partitions_, {.tokens = kTokens, .adds = longer}).partials,
+            1);
+  MatmulArgs args = gemm({longer}, kTokens);
+  args.epilogue.accumulate = true;
+  args.epilogue.partials_out = view_of(args.x.as<float>(), {1, kTokens, kWidth});
+  EXPECT_EQ(kernel_of(route(args)), "gemv_i8");
+  EXPECT_FALSE(route(args).clear_partials_out);
+
+  NormArgs rms;
+  rms.weight = rows(1, kWidth);
+  MatmulArgs reader = gemm({matrix(Format::kExl2)}, kTokens);
+  reader.prologue.norm = &rms;
+  reader.prologue.partials = view_of(reader.x.as<float>(), {1, kTokens, kWidth});
+  reader.prologue.sum = rows(kTokens, kWidth);
+  const GemmPlan plan = route(reader);
+  EXPECT_FALSE(plan.reduce_x);
+  ASSERT_EQ(kernel_of(plan), "gemv_i8");
+  EXPECT_NE(plan.launches.packed[0].gemm.args.x_sum, nullptr);
+  // A matrix whose GEMV does not fit leaves none.
+  EXPECT_EQ(fusion_offered(problem({}), partitions_,
+                           {.tokens = 3, .adds = matrix(Format::kExl2, 65536, kWidth)})
+                .partials,
+            0);
+}
+
+// On 8.6 a CTA has 99 KB: the limbs of one token fit, K is split, and groups of n_tiles are
+// smaller.
+TEST_F(Route, OneTokenOf86HasAPipeline) {
+  use(86);
+  const PackedMatrix* longer = matrix(Format::kExl2, 14336, kWidth);
+  EXPECT_EQ(fusion_offered(problem({}), partitions_, {.tokens = 1, .adds = longer}).partials, 1);
+  for (const std::int64_t in : {kWidth, std::int64_t{7168}}) {
+    const GemmPlan plan = route(gemm({matrix(Format::kExl2, in)}, 1));
+    ASSERT_EQ(kernel_of(plan), "gemv_i8");
+    const GemvSmemLayout& layout = plan.launches.packed[0].gemv.layout;
+    EXPECT_GE(layout.pipeline.stages, 3) << in;
+    EXPECT_LT(layout.pipeline.n_tiles_at_once, kGemvNTiles) << in;
+    EXPECT_LE(layout.bytes, static_cast<int>(facts_.shared_bytes_per_cta)) << in;
   }
 }
 

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -13,6 +12,8 @@
 #include "../engine/tiny_model.h"
 #include "../http/raw_client.h"
 #include "base/json.h"
+#include "http_answer.h"
+#include "model_server.h"
 
 namespace bl::test {
 namespace {
@@ -32,33 +33,8 @@ std::shared_ptr<server::ServedModel> tiny_model(const char* folder) {
   return std::make_shared<server::ServedModel>(std::move(args));
 }
 
-struct HttpAnswer {
-  int status = 0;
-  std::string head;
-  std::string body;
-  Json json() const { return Json::parse(body); }
-};
-
-HttpAnswer split(const std::string& text) {
-  HttpAnswer answer;
-  const std::size_t end = std::min(text.find("\r\n\r\n"), text.size());
-  answer.head = text.substr(0, end);
-  answer.body = text.substr(std::min(end + 4, text.size()));
-  if (text.size() > 12) answer.status = std::stoi(text.substr(9, 3));
-  return answer;
-}
-
 std::string post(const std::string& path, const std::string& body, const std::string& fields = "") {
-  return fmt::format("POST {} HTTP/1.1\r\nHost: localhost\r\n{}Content-Length: {}\r\n\r\n{}", path,
-                     fields, body.size(), body);
-}
-
-bool eventually(const std::function<bool()>& condition) {
-  for (int i = 0; i < 1000; ++i) {
-    if (condition()) return true;
-    std::this_thread::sleep_for(10ms);
-  }
-  return false;
+  return http_request("POST", path, body, fields);
 }
 
 class ApiServerTest : public testing::Test {
@@ -73,7 +49,7 @@ class ApiServerTest : public testing::Test {
   HttpAnswer ask(const std::string& request) {
     RawClient client(server_->port());
     client.send(request);
-    return split(client.read_answer());
+    return HttpAnswer(client.read_answer());
   }
   HttpAnswer chat(const std::string& more) {
     return ask(post(
@@ -109,21 +85,6 @@ TEST_F(ApiServerTest, AnswersChats) {
   EXPECT_NE(stream.body.find("data: [DONE]\n\n"), std::string::npos);
 }
 
-TEST_F(ApiServerTest, ASeedIsDrawnForEachRequestThatHasNone) {
-  open();
-  const auto text_of = [&](const std::string& seed) {
-    const std::string body = R"({"prompt":"a","max_tokens":16,"temperature":2)" + seed + "}";
-    return ask(post("/v1/completions", body))
-        .json()
-        .at("choices")
-        .at(0)
-        .at("text")
-        .dump(-1, ' ', true, Json::error_handler_t::replace);
-  };
-  EXPECT_NE(text_of(""), text_of(""));
-  EXPECT_EQ(text_of(R"(,"seed":7)"), text_of(R"(,"seed":7)"));
-}
-
 TEST_F(ApiServerTest, AnswersCompletionsOfSeveralPrompts) {
   open();
   const HttpAnswer answer =
@@ -140,13 +101,13 @@ TEST_F(ApiServerTest, KeepsTheConnectionThroughErrorsAndStreams) {
   const std::string streamed = R"({"prompt":"a","max_tokens":2,"stream":true})";
   for (int i = 0; i < 2; ++i) {
     client.send(post("/v1/completions", "[1]"));
-    EXPECT_EQ(split(client.read_answer()).status, 400);
+    EXPECT_EQ(HttpAnswer(client.read_answer()).status, 400);
     client.send(post("/v1/completions", streamed));
-    EXPECT_EQ(split(client.read_answer()).status, 200);
+    EXPECT_EQ(HttpAnswer(client.read_answer()).status, 200);
     client.send(post("/v1/none", "{}"));
-    EXPECT_EQ(split(client.read_answer()).status, 404);
+    EXPECT_EQ(HttpAnswer(client.read_answer()).status, 404);
     client.send(post("/v1/completions", ok));
-    EXPECT_EQ(split(client.read_answer()).status, 200);
+    EXPECT_EQ(HttpAnswer(client.read_answer()).status, 200);
   }
 }
 

@@ -34,7 +34,7 @@ TEST_F(Routes, AreFoundByMethodAndPath) {
   EXPECT_EQ(pattern("GET", "/v1/models"), "/v1/models");
   EXPECT_EQ(pattern("GET", "/models"), "/v1/models");
   EXPECT_EQ(pattern("GET", "/v1/health"), "none ");
-  EXPECT_EQ(pattern("POST", "/health"), "none GET");
+  EXPECT_EQ(pattern("POST", "/health"), "none GET, HEAD, OPTIONS");
   EXPECT_EQ(pattern("GET", "/health/"), "none ");
   EXPECT_EQ(pattern("GET", "/healthy"), "none ");
   EXPECT_EQ(pattern("GET", "/"), "none ");

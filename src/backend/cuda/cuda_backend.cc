@@ -5,6 +5,7 @@
 #include "backend/cuda/attention/attention_tables.h"
 #include "backend/cuda/device/cuda_check.h"
 #include "backend/cuda/device/piece_runs.h"
+#include "backend/cuda/device/read_device_facts.h"
 #include "backend/cuda/device/step_recorder.h"
 #include "backend/cuda/embedded_launch_plans.h"
 #include "backend/cuda/gemm/gemm_state.h"

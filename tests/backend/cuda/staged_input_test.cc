@@ -83,6 +83,7 @@ class CudaStagedInput : public OnCudaDevice {
   // Makes GEMMs of a few tokens hold activations in registers, however small the matrices.
   void prefer_regs() {
     device_->backend().choose_launch("small_skinny_smem_from", 25);
+    device_->backend().choose_launch("skinny_from", 3);
     disable_wgmma();
   }
 

@@ -1,6 +1,6 @@
 #pragma once
-// Bulk copies (TMA) from global to shared memory, and the mbarriers that they complete on (PTX ISA,
-// cp.async.bulk and mbarrier; compute capability 9.0 and later).
+// Bulk copies (TMA) from global to shared memory (PTX ISA, cp.async.bulk; compute capability 9.0
+// and later), and the mbarriers that these and cp.async complete on (8.0 and later).
 
 #include <cuda.h>
 
@@ -11,7 +11,7 @@
 
 namespace bl::cuda {
 
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 
 __device__ __forceinline__ void barrier_init(std::uint64_t* barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)),
@@ -19,35 +19,17 @@ __device__ __forceinline__ void barrier_init(std::uint64_t* barrier, int arrival
                : "memory");
 }
 
-// Makes the initial state of barriers visible to the copy engine (TMA).
+// Makes the initial state of barriers visible to the copy engine (TMA), where there is one.
 __device__ __forceinline__ void barrier_init_fence() {
+#if __CUDA_ARCH__ >= 900
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-}
-
-// Arrives at the barrier and adds `bytes` to the bytes that its current phase waits for.
-__device__ __forceinline__ void barrier_expect(std::uint64_t* barrier, int bytes) {
-  asm volatile(
-      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
-      "r"(bytes)
-      : "memory");
+#endif
 }
 
 __device__ __forceinline__ void barrier_arrive(std::uint64_t* barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier))
                : "memory");
-}
-
-__device__ __forceinline__ void barrier_wait(std::uint64_t* barrier, std::uint32_t phase) {
-  asm volatile(
-      "{\n"
-      ".reg .pred done;\n"
-      "again:\n"
-      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-      "@!done bra again;\n"
-      "}\n" ::"r"(shared_address(barrier)),
-      "r"(phase)
-      : "memory");
 }
 
 // Returns whether the phase of this parity is complete, without waiting.
@@ -65,6 +47,24 @@ __device__ __forceinline__ bool barrier_test(std::uint64_t* barrier, std::uint32
   return done != 0;
 }
 
+__device__ __forceinline__ void barrier_wait(std::uint64_t* barrier, std::uint32_t phase) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "again:\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@!done bra again;\n"
+      "}\n" ::"r"(shared_address(barrier)),
+      "r"(phase)
+      : "memory");
+#else
+  // Waiting warps must leave the others the issue slots.
+  constexpr unsigned kNanoseconds = 32;
+  while (!barrier_test(barrier, phase)) __nanosleep(kNanoseconds);
+#endif
+}
+
 // Arrives at the barrier when the copy_small() calls that this thread has made so far are complete.
 // The arrival must be included in the count given to barrier_init() (`noinc`).
 __device__ __forceinline__ void barrier_arrive_behind_copies(std::uint64_t* barrier) {
@@ -78,11 +78,43 @@ __device__ __forceinline__ void copy_small(void* to, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from)
                : "memory");
 }
-// copy_small() with an L2 cache policy (cache_policy.cuh).
+// copy_small() with an L2 cache policy (cache_policy.cuh) on 9.0 and later. Not on 8.x, because
+// there ptxas 13.0 makes operands of such copies that the card refuses (tools/check_machine_code).
 __device__ __forceinline__ void copy_small(void* to, const void* from, std::uint64_t policy) {
+#if __CUDA_ARCH__ >= 900
   asm volatile(
       "cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(shared_address(to)),
       "l"(from), "l"(policy)
+      : "memory");
+#else
+  copy_small(to, from);
+#endif
+}
+
+// What a bulk copy does, by the whole warp with cp.async: `to`, `from` and `bytes` are the same for
+// all lanes, and multiples of 16. The caller's next barrier_arrive_behind_copies() covers the
+// copies.
+__device__ __forceinline__ void copy_by_warp(void* to, const std::byte* from, int bytes,
+                                             std::uint64_t policy) {
+  constexpr int kRound = 32 * 16;
+  const int lane_at = static_cast<int>(threadIdx.x) % 32 * 16;
+  std::byte* lane_to = static_cast<std::byte*>(to) + lane_at;
+  from += lane_at;
+#pragma unroll 4
+  for (int left = bytes - lane_at; left > 0; left -= kRound, lane_to += kRound, from += kRound) {
+    copy_small(lane_to, from, policy);
+  }
+}
+
+#endif
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+
+// Arrives at the barrier and adds `bytes` to the bytes that its current phase waits for.
+__device__ __forceinline__ void barrier_expect(std::uint64_t* barrier, int bytes) {
+  asm volatile(
+      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
+      "r"(bytes)
       : "memory");
 }
 

@@ -13,6 +13,7 @@
 
 #include "backend/cuda/device/cuda_check.h"
 #include "backend/cuda/device/cuda_device.h"
+#include "backend/cuda/device/stand_in.h"
 
 namespace bl::cuda {
 
@@ -37,12 +38,19 @@ struct LaunchShape {
   cudaStream_t stream = nullptr;
   bool dependent = false;  // launch with the attribute for programmatic dependent launch
   unsigned cluster = 0;    // CTAs of a cluster, neighbours along x; 0: no clusters
+  const DeviceFacts* stand_in = nullptr;  // the card, if it acts as an earlier one (stand_in.h)
 };
 
 inline LaunchShape shape_of(const ExecContext& ctx, dim3 grid, dim3 block,
                             std::size_t shared_bytes = 0) {
   const CudaDevice& device = cuda_device(ctx);
-  return {grid, block, shared_bytes, device.stream, device.dependent_launch};
+  const DeviceFacts& facts = device.facts();
+  return {.grid = grid,
+          .block = block,
+          .shared_bytes = shared_bytes,
+          .stream = device.stream,
+          .dependent = device.dependent_launch,
+          .stand_in = facts.is_stand_in() ? &facts : nullptr};
 }
 
 // Opts a kernel in to `bytes` of dynamic shared memory, which is only needed above 48 KiB.
@@ -62,6 +70,12 @@ void launch(const LaunchShape& shape, void (*kernel)(Parameters...), Arguments&&
   config.blockDim = shape.block;
   config.dynamicSmemBytes = shape.shared_bytes;
   config.stream = shape.stream;
+  if (shape.stand_in != nullptr) {
+    const unsigned threads = shape.block.x * shape.block.y * shape.block.z;
+    config.dynamicSmemBytes =
+        pad_for_stand_in(*shape.stand_in, reinterpret_cast<const void*>(kernel),
+                         static_cast<int>(threads), shape.shared_bytes);
+  }
   cudaLaunchAttribute attributes[2]{};
   config.attrs = attributes;
   if (shape.dependent) {

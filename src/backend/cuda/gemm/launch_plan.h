@@ -40,7 +40,7 @@ struct LaunchPlan {
   // Calls v(name, value, least, most) for every threshold.
   template <class V>
   void visit(V&& v) {
-    v("skinny_from", skinny_from, 2, 3);
+    v("skinny_from", skinny_from, 2, 5);
     v("skinny_smem_from", skinny_smem_from, 2, 25);
     v("small_skinny_smem_from", small_skinny_smem_from, 2, 25);
     v("large_from", large_from, kFewestLargeTokens, 65);

@@ -62,6 +62,7 @@ void split_k(PackedGemm& gemm, const TensorView& partials_out) {
   }
   PackedGemmMatrix& second = gemm.args.matrices[1];
   second.out = partials_out.as<float>();
+  second.out_stride = second.view.out;
   second.bias = nullptr;
   second.partial = nullptr;
   second.fresh = true;
@@ -81,11 +82,13 @@ void find_copy_blocks(const DeviceFacts& facts, PackedGemm& gemm) {
   }
 }
 
-// Sets up the fusions that exist only in launches for one token.
-void fuse_for_one_token(const GemmProblem& problem, PartitionCache& partitions, PackedGemm& gemm) {
+// Sets up the fusions that exist only in the int8 GEMV.
+void fuse_for_gemv(const GemmProblem& problem, PartitionCache& partitions, PackedGemm& gemm) {
   const Prologue& prologue = problem.gemm.prologue;
   const Epilogue& epilogue = problem.gemm.epilogue;
   gemm.args.x_partial = prologue.partials.as<const float>();
+  gemm.args.x_sum = prologue.sum.as<float>();
+  gemm.args.x_sum_stride = prologue.sum.row_stride;
   gemm.args.gate_alone = epilogue.activation != nullptr && !gemm.args.gated;
   if (!prologue.deferred_mul.empty()) {
     gemm.args.x_partial = prologue.deferred_mul.as<const float>();
@@ -125,8 +128,8 @@ PackedGemm make_packed_gemm(const GemmProblem& problem, PartitionCache& partitio
   args.accumulate = matmul.epilogue.accumulate;
   if (args.gated) args.activation = activation_parameters(*activation);
   args.tokens = static_cast<int>(std::min<std::int64_t>(kMaxSkinnyTokens, tokens));
-  if (tokens == 1) {
-    fuse_for_one_token(problem, partitions, gemm);
+  if (tokens == 1 || packs_in_cta(problem, tokens, *outputs[0]->weight)) {
+    fuse_for_gemv(problem, partitions, gemm);
   } else {
     gemm.partials_out = matmul.epilogue.partials_out;
   }

@@ -41,7 +41,7 @@ struct PackedGemmMatrix {
   float* out = nullptr;         // [tokens, view.out]
   std::int64_t out_stride = 0;  // elements
   const float* bias = nullptr;  // [view.out] or null
-  // One token: `partial` [view.out] is added to what is in `out`, or null. `fresh`: `out` is
+  // GEMV: `partial` [tokens, view.out] is added to what is in `out`, or null. `fresh`: `out` is
   // overwritten even if the launch accumulates.
   const float* partial = nullptr;
   bool fresh = false;
@@ -68,8 +68,10 @@ struct PackedGemmArgs {
   // [tokens, in]; not read if pack_activations() or an earlier GEMM made the fragments.
   const float* x = nullptr;
   std::int64_t x_stride = 0;
-  const float* x_partial =
-      nullptr;  // of one token: added to x, or null; see `x_partial_multiplies`
+  // For the GEMV: [tokens, in] added to x, or null; see `x_partial_multiplies`.
+  const float* x_partial = nullptr;
+  float* x_sum = nullptr;  // for the GEMV of several tokens: where x + x_partial is left, or null
+  std::int64_t x_sum_stride = 0;
   int in = 0;
   // GEMV, in shared memory: bytes of one input layout's limbs, and where the limb scales begin in
   // them.

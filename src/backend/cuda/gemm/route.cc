@@ -36,11 +36,6 @@ bool has_partials(const MatmulArgs& gemm) {
          !gemm.epilogue.partials_out.empty();
 }
 
-// Whether there are so few tokens that every CTA packs the activations for itself.
-bool packs_in_cta(const GemmProblem& problem, std::int64_t tokens) {
-  return !problem.deterministic && tokens < problem.thresholds.skinny_from;
-}
-
 // Returns how many split-K partial sums the GEMM of `weight` leaves for its reader; 0: none.
 std::int64_t partials_left(const GemmProblem& problem, PartitionCache& partitions,
                            const PackedMatrix& weight, std::int64_t tokens);
@@ -66,11 +61,33 @@ SkinnyPlan skinny_plan_of(const GemmProblem& problem, PartitionCache& partitions
                      partitions);
 }
 
+// Whether the int8 GEMV can multiply by the two k_splits of `weight`.
+bool gemv_can_split_k(const GemmProblem& problem, PartitionCache& partitions,
+                      const PackedMatrix& weight, std::int64_t tokens) {
+  if (cuda_matrix(&weight).codes()->k_splits.empty()) return false;
+  const MatmulOutput output{&weight, {}, {}};
+  const MatmulOutput* const outputs[] = {&output};
+  MatmulArgs gemm;
+  gemm.x.shape = {tokens, weight.in()};
+  gemm.x.row_stride = weight.in();
+  gemm.outputs = {&output, 1};
+  gemm.epilogue.accumulate = true;
+  alignas(16) float unused = 0.0f;  // only that there is an address counts
+  gemm.epilogue.partials_out = view_of(&unused, {1, tokens, weight.out()});
+  const GemmProblem alone{gemm,          problem.facts,         problem.thresholds,
+                          problem.wgmma, problem.deterministic, problem.scratch};
+  const PackedGemm packed = make_packed_gemm(alone, partitions, outputs);
+  const CtaRanges ranges = gemv_ranges(packed, partitions, problem.facts.multiprocessors);
+  return plan_gemv_i8_launch(problem.facts, packed.args, ranges).has_value();
+}
+
 std::int64_t partials_left(const GemmProblem& problem, PartitionCache& partitions,
                            const PackedMatrix& weight, std::int64_t tokens) {
   const CodeWeights* codes = cuda_matrix(&weight).codes();
-  if (codes == nullptr || !problem.facts.dependent_launch()) return 0;
-  if (packs_in_cta(problem, tokens)) return tokens == 1 && !codes->k_splits.empty() ? 1 : 0;
+  if (codes == nullptr || !problem.facts.shared_pipelines()) return 0;
+  if (packs_in_cta(problem, tokens, weight)) {
+    return gemv_can_split_k(problem, partitions, weight, tokens) ? 1 : 0;
+  }
   if (tokens == 1 || problem.deterministic || is_large(problem, weight, tokens)) return 0;
   const int k_splits = skinny_plan_of(problem, partitions, weight, tokens).regs.k_splits;
   return k_splits > 1 ? k_splits : 0;
@@ -86,7 +103,7 @@ std::int64_t staged_fragments_width(const GemmProblem& problem, PartitionCache& 
   }
   const std::int64_t k = std::int64_t{codes->view.k_steps} * kKStepSize;
   // Elements without a feature would have to be cleared.
-  if (k != reader.in() || packs_in_cta(problem, tokens)) return 0;
+  if (k != reader.in() || packs_in_cta(problem, tokens, reader)) return 0;
   if (max_skinny_tokens(problem.facts) != kStagedTileTokens) return 0;
   return skinny_plan_of(problem, partitions, reader, tokens).regs.exists() ? k : 0;
 }
@@ -148,12 +165,12 @@ class Router {
 
   // Plans the int8 GEMV with everything that the problem asks to fuse; false if that is impossible.
   bool route_gemv() {
-    if (tokens_ != 1 || core().staged_x != nullptr || !packs_in_cta(problem_, 1) ||
+    if (core().staged_x != nullptr || !packs_in_cta(problem_, tokens_, *core().outputs[0].weight) ||
         !have_codes_of_one_format(core()) || any_large() || !gemv_can_fuse()) {
       return false;
     }
     plan_.launches = plan_launches(problem_of(core()), partitions_);
-    plan_.rows_at_once = 1;
+    plan_.rows_at_once = tokens_;
     const bool is_gemv =
         plan_.launches.packed_count == 1 && plan_.launches.packed[0].kernel == GemmKernel::kGemvI8;
     if (!is_gemv) plan_.launches = {};
@@ -164,18 +181,19 @@ class Router {
     const Epilogue& epilogue = core().epilogue;
     const bool exl2 = is_exl2(core().outputs[0].weight);
     if (prologue.norm != nullptr && !packing_can_fuse_norm(core())) return false;
-    if (!prologue.sum.empty()) return false;
+    if (prologue.partials.rows() > 1 || epilogue.partials.rows() > 1) return false;
+    if (!prologue.sum.empty() && tokens_ == 1) return false;
     if (!prologue.deferred_mul.empty() &&
-        (core().outputs.size() != 1 || !exl2 || prologue.norm != nullptr ||
+        (tokens_ > 1 || core().outputs.size() != 1 || !exl2 || prologue.norm != nullptr ||
          epilogue.activation != nullptr || !prologue.partials.empty())) {
       return false;
     }
     if (epilogue.activation != nullptr && epilogue.activation->deferred_gate_mul &&
-        (!exl2 || !is_plain_silu(activation_parameters(*epilogue.activation)))) {
+        (tokens_ > 1 || !exl2 || !is_plain_silu(activation_parameters(*epilogue.activation)))) {
       return false;
     }
     return epilogue.partials_out.empty() ||
-           partials_left(problem_, partitions_, *core().outputs[0].weight, 1) > 0;
+           partials_left(problem_, partitions_, *core().outputs[0].weight, tokens_) > 0;
   }
 
   // Only the int8 GEMV can multiply x by the deferred gate, or leave that to its reader.
@@ -197,7 +215,8 @@ class Router {
     const Prologue& prologue = core().prologue;
     const Epilogue& epilogue = core().epilogue;
     if (tokens_ == 1 || !have_codes_of_one_format(core()) || problem_.deterministic ||
-        packs_in_cta(problem_, tokens_) || is_large(problem_, *core().outputs[0].weight, tokens_)) {
+        packs_in_cta(problem_, tokens_, *core().outputs[0].weight) ||
+        is_large(problem_, *core().outputs[0].weight, tokens_)) {
       return false;
     }
     if (prologue.norm != nullptr && !packing_can_fuse_norm(core())) return false;
@@ -261,7 +280,7 @@ PackedLaunch plan_packed(const GemmProblem& problem, PartitionCache& partitions,
   PackedLaunch launch;
   launch.gemm = make_packed_gemm(problem, partitions, outputs);
   const bool staged = problem.gemm.staged_x != nullptr;
-  if (!staged && packs_in_cta(problem, tokens)) {
+  if (!staged && packs_in_cta(problem, tokens, *outputs[0]->weight)) {
     const CtaRanges ranges = gemv_ranges(launch.gemm, partitions, problem.facts.multiprocessors);
     if (const auto gemv = plan_gemv_i8_launch(problem.facts, launch.gemm.args, ranges)) {
       launch.kernel = GemmKernel::kGemvI8;
@@ -340,7 +359,7 @@ GemmFusion fusion_offered(const GemmProblem& problem, PartitionCache& partitions
   // both layouts; apart, it makes one (bench/ladder/gemv_i8.md).
   const GatedMatrices& gated = query.gated;
   if (gated.down != nullptr && query.activation != nullptr && query.tokens == 1 &&
-      packs_in_cta(problem, 1) && problem.facts.dependent_launch() &&
+      packs_in_cta(problem, 1, *gated.down) && problem.facts.shared_pipelines() &&
       is_plain_silu(activation_parameters(*query.activation)) && is_exl2(gated.gate) &&
       is_exl2(gated.up) && is_exl2(gated.down)) {
     fusion.deferred_gate_mul = cuda_matrix(gated.gate).codes()->input_layout !=

@@ -14,7 +14,7 @@
 namespace bl::cuda {
 
 enum class GemmKernel : std::uint8_t {
-  kGemvI8,        // gemv_i8/: one token or two times packed codes
+  kGemvI8,        // gemv_i8/: one to four tokens times packed codes
   kSkinnyRegs,    // skinny/: packed codes, activations in registers
   kSkinnySmem,    // skinny/: packed codes, activations in shared memory
   kDenseGemv,     // large/dense_gemv: plain matrix, F32 activations

@@ -161,6 +161,8 @@ void run_packed(ExecContext& ctx, const MatmulArgs& gemm, PackedLaunch& launch,
     gemv_i8(ctx, args, launch.gemv,
             {launch.gemm.copy_blocks.data(), static_cast<std::size_t>(args.count)},
             prefetches(ctx, gemm));
+    const StagedInput* staged_out = args.gated ? gemm.epilogue.activation->staged_out : nullptr;
+    if (staged_out != nullptr) pack_staged(ctx, gemm.epilogue.activation->out, *staged_out);
   } else if (gemm.staged_x != nullptr) {
     run_staged(ctx, *gemm.staged_x, launch);
   } else {

@@ -232,7 +232,8 @@ struct CodeMatrixView {
   const CopyBlock* copy_blocks = nullptr;  // [copy_block_count], for every n_tile
   const LimbRun* runs = nullptr;           // [run_count]
   // The k_blocks in pairs, or null where k_blocks are long.
-  const KBlockPair* pairs = nullptr;  // [pair_count]
+  const KBlockPair* pairs = nullptr;        // [pair_count]
+  const std::byte* k_step_table = nullptr;  // k_step_table.h; null for a k_split
   // [copy_block_count]: the copy_blocks, with indices and counts of pairs in place of k_blocks.
   const CopyBlock* pair_copy_blocks = nullptr;
   std::int64_t n_tile_bytes = 0;

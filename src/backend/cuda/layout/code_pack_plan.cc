@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "backend/cuda/layout/allocation.h"
+#include "backend/cuda/layout/k_step_table.h"
 #include "base/check.h"
 #include "base/error.h"
 #include "format/exl2_scale.h"
@@ -330,6 +331,9 @@ CodePackPlan::Layout CodePackPlan::layout() const {
   };
   static_cast<TableOffsets&>(layout) = take_tables(*this);
   layout.features = take(feature_of_k);
+  layout.k_step_table = end;
+  end +=
+      allocation_bytes(static_cast<std::size_t>(k_step_table_bytes(static_cast<int>(k_steps()))));
   for (const NTileKSplit& k_split : k_splits) layout.k_splits.push_back(take_tables(k_split));
   layout.total = end;
   return layout;

@@ -81,6 +81,7 @@ struct CodePackPlan : NTileTables {
   struct Layout : TableOffsets {
     std::size_t scales = 0;
     std::size_t features = 0;
+    std::size_t k_step_table = 0;
     std::vector<TableOffsets> k_splits;
     std::size_t total = 0;
     // Where everything that is neither codes nor scales begins.

@@ -1,5 +1,6 @@
 #include "backend/cuda/layout/code_tables.h"
 
+#include "backend/cuda/layout/k_step_table.h"
 #include "backend/cuda/layout/put_table.h"
 
 namespace bl::cuda {
@@ -44,6 +45,9 @@ std::vector<std::byte> tables_of(const CodePackPlan& plan, const CodePackPlan::L
   };
   put_all(plan, layout);
   put_table(at(layout.features), plan.feature_of_k);
+  put_table(
+      at(layout.k_step_table),
+      make_k_step_table(plan.k_blocks, static_cast<int>(plan.k_steps()), plan.n_tile_bytes()));
   for (std::size_t i = 0; i < plan.k_splits.size(); ++i)
     put_all(plan.k_splits[i], layout.k_splits[i]);
   return bytes;
@@ -62,6 +66,7 @@ CodeViews views_of(const CodePackPlan& plan, const CodePackPlan::Layout& layout,
   view.out = static_cast<std::int32_t>(plan.out);
   view.zero = plan.zero;
   view.kind = plan.kind;
+  view.k_step_table = memory + layout.k_step_table;
   point_to_tables(plan, layout, memory, views);
   if (!plan.feature_of_k.empty()) {
     views.feature_of_k = reinterpret_cast<const std::int32_t*>(memory + layout.features);
@@ -71,6 +76,7 @@ CodeViews views_of(const CodePackPlan& plan, const CodePackPlan::Layout& layout,
     CodeView& made = views.k_splits.emplace_back(CodeView{view, nullptr});
     made.view.codes = view.codes + k_split.first_byte;
     made.view.k_steps = k_split.k_steps;
+    made.view.k_step_table = nullptr;
     point_to_tables(k_split, layout.k_splits[i], memory, made);
   }
   return views;

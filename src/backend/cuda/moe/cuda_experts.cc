@@ -44,7 +44,18 @@ void add_facts(CudaExperts::Matrices& facts, const PackedMatrix& matrix) {
   facts.out = matrix.out();
   const CodeWeights* codes = cuda_matrix(&matrix).codes();
   (codes != nullptr ? facts.some_codes : facts.some_plain) = true;
+  if (facts.widths == 0 && codes != nullptr) {
+    facts.kind = codes->view.kind;
+    facts.zero = codes->view.zero;
+  }
+  facts.one_kind &=
+      codes != nullptr && codes->view.kind == facts.kind && codes->view.zero == facts.zero;
+  const bool exl2 = codes != nullptr && codes->view.kind == ScaleKind::kExl2;
+  facts.all_exl2 &= exl2;
+  facts.all_gptq &= codes != nullptr && !exl2;
+  facts.is_identity &= codes != nullptr && codes->is_identity;
   if (codes == nullptr) return;
+  facts.widths |= codes->plan.widths();
   facts.k_steps = std::max(facts.k_steps, codes->view.k_steps);
   facts.copy_block_bytes =
       std::max(facts.copy_block_bytes, static_cast<std::int32_t>(codes->max_copy_block_bytes));
@@ -58,6 +69,13 @@ bool same_input_layout(const ExpertWeights& expert) {
   const CodeWeights* up = cuda_matrix(expert.up).codes();
   if (gate == nullptr || up == nullptr) return gate == up;
   return gate->input_layout == up->input_layout && gate->view.k_steps == up->view.k_steps;
+}
+
+bool same_permutation(const ExpertWeights& expert) {
+  const CodeWeights* gate = expert.gate != nullptr ? cuda_matrix(expert.gate).codes() : nullptr;
+  const CodeWeights* up = cuda_matrix(expert.up).codes();
+  return gate != nullptr && up != nullptr && gate->permutation == up->permutation &&
+         gate->view.k_steps == up->view.k_steps;
 }
 
 }  // namespace
@@ -79,10 +97,12 @@ CudaExperts::CudaExperts(Backend& backend, std::span<const ExpertWeights> all)
       BL_CHECK(facts.in == 0 ||
                (source.matrix->in() == facts.in && source.matrix->out() == facts.out));
       add_facts(facts, *source.matrix);
+      facts.has_bias |= !source.bias.empty();
       rows.push_back(row_of(source));
     }
   }
   one_input_layout_ = std::all_of(all.begin(), all.end(), same_input_layout);
+  one_permutation_ = std::all_of(all.begin(), all.end(), same_permutation);
   const auto bytes = static_cast<std::int64_t>(rows.size() * sizeof(ExpertMatrix));
   tables_ = Tensor(backend.allocate_weights(static_cast<std::size_t>(bytes)), DType::kU8, {bytes});
   backend.upload(tables_.view(), view_of(rows.data(), DType::kU8, {bytes}));

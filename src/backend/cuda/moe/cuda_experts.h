@@ -20,6 +20,15 @@ class CudaExperts final : public PackedExperts {
     std::int64_t out = 0;
     bool some_codes = false;
     bool some_plain = false;
+    bool all_exl2 = true;
+    bool all_gptq = true;
+    bool is_identity = true;  // all have codes whose features are in their own order
+    bool has_bias = false;
+    WidthSet widths = 0;  // of codes, in any expert
+    // Whether all have codes with scales and zero points of one kind; then which.
+    bool one_kind = true;
+    ScaleKind kind = ScaleKind::kExl2;
+    std::int32_t zero = 0;
     // Codes, the most of any expert: k_steps of an n_tile; bytes of a copy_block, see CodeWeights.
     std::int32_t k_steps = 0;
     std::int32_t copy_block_bytes = 0;
@@ -31,11 +40,14 @@ class CudaExperts final : public PackedExperts {
   const Matrices& matrices(Role role) const { return roles_[role]; }
   // Whether gate and up of every expert have the same input layout.
   bool one_input_layout() const { return one_input_layout_; }
+  // Whether gate and up of every expert have codes and the same order of features.
+  bool one_permutation() const { return one_permutation_; }
 
  private:
   std::int64_t count_;
   std::array<Matrices, kRoles> roles_;
   bool one_input_layout_ = true;
+  bool one_permutation_ = true;
   Tensor tables_;
 };
 

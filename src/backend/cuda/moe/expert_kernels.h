@@ -25,9 +25,10 @@ struct ExpertInputArgs {
   std::int32_t in = 0;
   ExpertFragments input_layouts[2];
   std::int32_t input_layout_count = 0;
-  std::int32_t k_steps = 0;     // of a row: the most that any expert has
-  float* row_scales = nullptr;  // [rows] out: what the fragments were divided by
-  bool weigh = false;           // scales also get the choice's weight
+  std::int32_t k_steps = 0;                 // of a row: the most that any expert has
+  float* row_scales = nullptr;              // [rows] out: what the fragments were divided by
+  bool weigh = false;                       // scales also get the choice's weight
+  std::uint32_t* hidden_largest = nullptr;  // [rows] set to 0, or null
 };
 void pack_expert_inputs(ExecContext& ctx, const ExpertInputArgs& args);
 
@@ -37,6 +38,8 @@ struct ExpertHiddenArgs {
   const float* first = nullptr;  // [rows, gate | up], or [rows, up]
   std::int64_t first_stride = 0;
   std::int32_t width = 0;
+  // [rows] the bits of each row's largest magnitude, or null.
+  const std::uint32_t* largest = nullptr;
   bool gated = false;
   ActivationParameters activation;
   const ExpertMatrix* down = nullptr;  // [experts]
@@ -81,12 +84,14 @@ struct ExpertGemmArgs {
 void expert_code_gemm(ExecContext& ctx, const ExpertGemmArgs& args);
 void expert_plain_gemm(ExecContext& ctx, const ExpertGemmArgs& args);
 
-// out[t] += Σ_j weight · y[row of (t, j)], in order of j.
+// out[t] += Σ_j weight · (y[row of (t, j)] · row_scale + bias), in order of j.
 struct ExpertSumArgs {
   ExpertRows rows;
   const float* y = nullptr;  // [rows, columns]
   std::int64_t y_stride = 0;
-  float* out = nullptr;  // [tokens, columns]
+  const float* row_scales = nullptr;   // [rows] multiply y, or null
+  const ExpertMatrix* down = nullptr;  // [experts] whose biases are added to y, or null
+  float* out = nullptr;                // [tokens, columns]
   std::int64_t out_stride = 0;
   std::int32_t columns = 0;
   bool weigh = true;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "backend/cuda/gemm/wgmma/wgmma_grouped_plan.h"
 #include "backend/cuda/layout/code_matrix.h"
 #include "tensor/dtype.h"
 
@@ -34,11 +35,22 @@ struct ExpertRows {
   std::int32_t block_rows = kSmallBlock;
   std::int32_t blocks = 0;
 
+  // One token, whose experts are all different: the j-th choice is block j and its row the block's
+  // first, so that nothing is sorted and the tables below are not read.
+  bool one_token = false;
+
   // Written by sort_choices(), in device memory.
   std::int32_t* expert_of_block = nullptr;  // [blocks], −1: unused
   std::int32_t* rows_of_block = nullptr;    // [blocks] the live rows, which come first
   std::int32_t* row_of_choice = nullptr;    // [choices], −1: no such expert
   std::int32_t* choice_of_row = nullptr;    // [blocks · block_rows], valid for live rows
+
+  // For grouped GEMMs, in place of blocks: rows without padding, [choices] of them, and the row
+  // tiles of the experts. Null: blocks.
+  std::int32_t tile_rows = 0;
+  WgmmaRowTile* row_tiles = nullptr;       // [most_row_tiles()]
+  std::int32_t* row_tile_count = nullptr;  // out
+  std::int32_t* live_rows = nullptr;       // out
 };
 
 // Upper bound of Σ ⌈n_e / block_rows⌉, for n_e choices of expert e.
@@ -47,5 +59,20 @@ BL_HD constexpr std::int64_t most_blocks(std::int64_t choices, std::int64_t expe
   const std::int64_t used = choices < experts ? choices : experts;
   return (choices + (block_rows - 1) * used) / block_rows;
 }
+
+#if defined(__CUDACC__)
+
+// Whether a choice names an expert of the layer.
+__device__ __forceinline__ bool exists(const ExpertRows& rows, int expert) {
+  return static_cast<unsigned>(expert) < static_cast<unsigned>(rows.expert_count);
+}
+
+// Returns the row of a choice; −1: it has none.
+__device__ __forceinline__ int row_of_choice(const ExpertRows& rows, int choice) {
+  if (!rows.one_token) return rows.row_of_choice[choice];
+  return exists(rows, rows.experts[choice]) ? choice * rows.block_rows : -1;
+}
+
+#endif
 
 }  // namespace bl::cuda

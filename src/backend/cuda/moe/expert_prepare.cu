@@ -35,7 +35,7 @@ __device__ __forceinline__ void load_features(const ExpertMatrix& matrix, int fi
 // Returns the matrix of a choice's expert, or null if it has no codes to pack for.
 __device__ __forceinline__ const ExpertMatrix* matrix_of(const ExpertRows& rows, int choice,
                                                          const ExpertMatrix* table) {
-  if (rows.row_of_choice[choice] < 0) return nullptr;
+  if (row_of_choice(rows, choice) < 0) return nullptr;
   const ExpertMatrix* matrix = table + rows.experts[choice];
   return matrix->view.codes != nullptr ? matrix : nullptr;
 }
@@ -46,21 +46,28 @@ __device__ __forceinline__ std::uint32_t* row_of(std::uint32_t* fragments, int k
   return fragments + row * k_steps * (kKStepSize / 2);
 }
 
-// Packs one CTA's k_steps of a row whose feature c is value(c). Returns what they were divided by.
+// Returns the largest magnitude of a row.
 template <class Value>
-__device__ __forceinline__ float pack_k_steps(const ExpertMatrix& matrix, int width,
-                                              std::uint32_t* row, float* warp_largest,
-                                              const Value& value) {
+__device__ __forceinline__ float largest_of(const Value& value, int width, float* warp_largest) {
+  float largest = 0.0f;
+#pragma unroll 8
+  for (int c = static_cast<int>(threadIdx.x); c < width; c += kPackThreads) {
+    largest = fmaxf(largest, fabsf(value(c)));
+  }
+  return cta_max(largest, warp_largest);
+}
+
+// Packs one CTA's k_steps of a row whose feature c is value(c), and whose largest magnitude is
+// known. Returns what they were divided by.
+template <class Value>
+__device__ __forceinline__ float pack_k_steps(const ExpertMatrix& matrix, float largest,
+                                              std::uint32_t* row, const Value& value) {
   const int warp = warp_index();
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int first = static_cast<int>(blockIdx.y) * kKStepsPerCta + warp * kKStepsPerWarp;
   int features[kKStepsPerWarp];
   load_features(matrix, first, lane, features);
-  float largest = 0.0f;
-  for (int c = static_cast<int>(threadIdx.x); c < width; c += kPackThreads) {
-    largest = fmaxf(largest, fabsf(value(c)));
-  }
-  const float power = power_of_two_for(cta_max(largest, warp_largest), kInputExponent);
+  const float power = power_of_two_for(largest, kInputExponent);
   const float divide = 1.0f / power;
 #pragma unroll
   for (int u = 0; u < kKStepsPerWarp; ++u) {
@@ -85,14 +92,16 @@ __global__ void __launch_bounds__(kPackThreads)
   const ExpertMatrix* matrix = matrix_of(p.rows, choice, input_layout.table);
   if (matrix == nullptr) return;
   const int token = choice / p.rows.k;
-  const float* x = p.x + token * p.x_stride;
-  const int row = p.rows.row_of_choice[choice];
-  const float power = pack_k_steps(*matrix, p.in, row_of(input_layout.fragments, p.k_steps, row),
-                                   warp_largest, [x](int c) { return x[c]; });
+  const float* row_x = p.x + token * p.x_stride;
+  const auto x = [row_x](int c) { return row_x[c]; };
+  const int row = row_of_choice(p.rows, choice);
+  const float power = pack_k_steps(*matrix, largest_of(x, p.in, warp_largest),
+                                   row_of(input_layout.fragments, p.k_steps, row), x);
   // Both input layouts hold the same row, so both have the same scale.
   if (threadIdx.x == 0 && blockIdx.y == 0) {
     const float* weights = p.rows.weights + token * p.rows.weight_stride;
     p.row_scales[row] = p.weigh ? power * weights[choice % p.rows.k] : power;
+    if (p.hidden_largest != nullptr) p.hidden_largest[row] = 0;
   }
 }
 
@@ -120,9 +129,12 @@ __global__ void __launch_bounds__(kPackThreads)
   const int choice = static_cast<int>(blockIdx.x);
   const ExpertMatrix* matrix = matrix_of(p.rows, choice, p.down);
   if (matrix == nullptr) return;
-  const int row = p.rows.row_of_choice[choice];
-  const float power = pack_k_steps(*matrix, p.width, row_of(p.to.fragments, p.k_steps, row),
-                                   warp_largest, hidden_of(p, row));
+  const int row = row_of_choice(p.rows, choice);
+  const Hidden hidden = hidden_of(p, row);
+  const float largest = p.largest != nullptr ? __uint_as_float(p.largest[row])
+                                             : largest_of(hidden, p.width, warp_largest);
+  const float power =
+      pack_k_steps(*matrix, largest, row_of(p.to.fragments, p.k_steps, row), hidden);
   if (threadIdx.x == 0 && blockIdx.y == 0) p.row_scales[row] = power;
 }
 
@@ -133,7 +145,7 @@ __global__ void __launch_bounds__(kPackThreads)
   pdl_wait();
   const int column = static_cast<int>(blockIdx.y * kPackThreads + threadIdx.x);
   const int choice = static_cast<int>(blockIdx.x);
-  const int row = p.rows.row_of_choice[choice];
+  const int row = row_of_choice(p.rows, choice);
   if (row < 0 || column >= p.width) return;
   if (p.down[p.rows.experts[choice]].rows == nullptr) return;
   p.hidden[row * p.hidden_stride + column] = hidden_of(p, row)(column);

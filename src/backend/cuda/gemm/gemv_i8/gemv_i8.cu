@@ -20,12 +20,14 @@ namespace bl::cuda {
 namespace {
 
 constexpr int kThreads = kConsumerThreads + 32;  // the last warp is the producer
-constexpr int kMaxWaiting = 2;
+// Groups of n_tiles whose sums wait to be reduced together.
+template <int Tokens>
+constexpr int kMaxWaiting = Tokens == 1 ? 2 : 1;
 // Partial sums of a warp for a group of n_tiles.
 template <int Tokens>
 constexpr int kWarpSums = kGemvNTiles* kNTileColumns* Tokens;
 // N_tiles of a group whose sums one lane owns: with one token, one n_tile of each pair
-// (pick_n_tile); with two tokens, all n_tiles of one token.
+// (pick_n_tile); with several tokens, all n_tiles of one token.
 template <int Tokens, int NTiles>
 constexpr int kOwnNTiles = Tokens == 1 ? (NTiles + 1) / 2 : NTiles;
 template <int Tokens>
@@ -64,20 +66,35 @@ struct alignas(128) Shared {
   std::uint64_t barriers[kGemvBarriers];
   RowFactors<Tokens> factors;
   // For groups whose sums wait to be reduced, an entry a thread.
-  ResultTarget targets[kMaxWaiting][kWarpSums<Tokens>];
-  int columns[kMaxWaiting][kWarpSums<Tokens>];  // column · kMaxMatrices + matrix
-  float warp_sums[2][kMaxWaiting][kConsumerWarps][kWarpSums<Tokens>];
+  ResultTarget targets[kMaxWaiting<Tokens>][kWarpSums<Tokens>];
+  int columns[kMaxWaiting<Tokens>][kWarpSums<Tokens>];  // column · kMaxMatrices + matrix
+  float warp_sums[2][kMaxWaiting<Tokens>][kConsumerWarps][kWarpSums<Tokens>];
   // For pairs of k_blocks: what one k_block has as limbs of the other's k_steps. Right in front of
   // the input.
   alignas(128) uint4 zeros[kInputZeroBytes / sizeof(uint4)];
 };
 static_assert(sizeof(Shared<1>) == offsetof(Shared<1>, zeros) + kInputZeroBytes);
-static_assert(sizeof(Shared<1>) == gemv_fixed_bytes(1) && sizeof(Shared<2>) == gemv_fixed_bytes(2));
+static_assert(sizeof(Shared<1>) == gemv_fixed_bytes(1) &&
+              sizeof(Shared<kGemvTokens>) == gemv_fixed_bytes(kGemvTokens));
 
 struct LimbStrides {
-  int token;       // bytes to the second token's limbs
+  int token;       // bytes from one token's limbs to the next one's
   int limb_scale;  // bytes from a layout's limbs to its limb scales
+  int tokens;
 };
+
+// Returns the reader of a lane's limbs, from the k_block's first k_step on. Lanes of tokens that do
+// not exist read the last one's; their results are not stored.
+template <int Tokens>
+__device__ __forceinline__ auto limb_reader(const std::byte* first_k_step,
+                                            const LimbStrides& strides) {
+  const int lane = lane_index();
+  if constexpr (Tokens == 1) {
+    return LimbReader(first_k_step, lane);
+  } else {
+    return TokensReader(first_k_step, min(lane / 8, strides.tokens - 1) * strides.token, lane);
+  }
+}
 
 // totals += this warp's share of the stage's k_blocks: every kConsumerWarps-th from `next` on.
 template <class Scales, WidthSet kWidths, int NTiles, int Tokens>
@@ -93,10 +110,8 @@ __device__ __forceinline__ void multiply_copy_block(const CodeMatrixView& m,
     const int n_tile = Tokens == 1 ? 2 * p + (owns_second_n_tile() ? 1 : 0) : p;
     scales_at[p] = min(n_tile, copy_block.n_tiles - 1) * copy_block.scale_stride;
   }
-  // The offset of the token in this lane's column of B, and of the token in its columns of the
-  // sums.
-  const int column_token = Tokens == 1 ? 0 : lane / 16 * strides.token;
-  const int sum_token = Tokens == 1 ? 0 : lane % 4 / 2 * strides.token;
+  // The offset of the token of this lane's sums.
+  const int sum_token = Tokens == 1 ? 0 : min(lane % 4, strides.tokens - 1) * strides.token;
   for (; next < copy_block.k_blocks; next += kConsumerWarps) {
     KBlock k_block;
     *reinterpret_cast<uint4*>(&k_block) = copy_block.k_block_words[next];
@@ -105,12 +120,12 @@ __device__ __forceinline__ void multiply_copy_block(const CodeMatrixView& m,
     multiply_limbs<kWidths>(k_block.bits,
                             {copy_block.codes + k_block.offset * k_step_bytes(1),
                              copy_block.code_stride, copy_block.n_tiles, k_block.k_steps},
-                            LimbReader(input + column_token, lane), sums);
+                            limb_reader<Tokens>(input, strides), sums);
     const Scales scales(m, k_block, lane, 1.0f);
     const float2 limb_scale =
         LimbScale::of_lane(copy_block.fragments + strides.limb_scale +
                                k_block.first_k_step * LimbScale::kBytes + sum_token,
-                           lane);
+                           Tokens == 1 ? lane : 0);
     const std::byte* at = copy_block.scales + k_block.group * Scales::bytes(m.kind);
 #pragma unroll
     for (int p = 0; p < kOwn; ++p) {
@@ -126,11 +141,24 @@ __device__ __forceinline__ void multiply_copy_block(const CodeMatrixView& m,
   }
 }
 
-// Stores a warp's sums as [n_tiles][tokens][16], adding the two halves of K; clears the totals.
+// Stores a warp's sums as [n_tiles][tokens][16]; clears the totals. With one token, adds the two
+// halves of K.
 template <int Tokens>
 __device__ __forceinline__ void store_warp_sums(LaneTotals<Tokens>& totals, float* own_sums) {
   const int lane = lane_index();
-  // Lanes t = 2, 3 own sums of the second n_tile of a pair, or of the second token.
+  if constexpr (Tokens > 1) {
+    static_assert(Tokens == 4);
+    float* own = own_sums + lane % 4 * kNTileColumns + lane / 4;
+#pragma unroll
+    for (int i = 0; i < kGemvNTiles; ++i)
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        own[i * Tokens * kNTileColumns + 8 * h] = totals[i][h];
+        totals[i][h] = 0.0f;
+      }
+    return;
+  }
+  // Lanes t = 2, 3 own sums of the second n_tile of a pair.
   const int column = lane % 4 / 2 * kNTileColumns + lane / 4;
 #pragma unroll
   for (int p = 0; p < kOwnNTiles<Tokens, kGemvNTiles>; ++p)
@@ -178,7 +206,7 @@ class GemvConsumer {
         store_warp_sums<Tokens>(totals_, own_sums);
       }
       ++waiting;
-      if (waiting < kMaxWaiting && (flags & kEndsCtaRange) == 0) continue;
+      if (waiting < kMaxWaiting<Tokens> && (flags & kEndsCtaRange) == 0) continue;
       consumer_sync();
       for (int i = 0; i < waiting; ++i) store(args, i);
       if ((flags & kEndsCtaRange) != 0) return;
@@ -202,7 +230,7 @@ class GemvConsumer {
         multiply_copy_block_pairs<kWidths, kNTiles>(lane_, copy_block, input.limb_scale_at, next,
                                                     totals_);
       } else {
-        const LimbStrides strides{input.token_stride, input.limb_scale_at};
+        const LimbStrides strides{input.token_stride, input.limb_scale_at, args.tokens};
         multiply_copy_block<Scales, kWidths, kNTiles, Tokens>(m, copy_block, strides, next,
                                                               totals_);
       }
@@ -223,14 +251,16 @@ class GemvConsumer {
     if (e >= kWarpSums<Tokens>) return;
     ResultTarget& target = shared_.targets[waiting][e];
     const ResultIndex index = index_of(matrix, n_tiles, e);
-    const bool has_one = e < n_tiles.count * kNTileColumns * Tokens;
+    const bool has_one =
+        e < n_tiles.count * kNTileColumns * Tokens && (Tokens == 1 || index.token < args.tokens);
     float* to = has_one ? result_at<Tokens == 1>(index, args) : nullptr;
     target.to = to;
     shared_.columns[waiting][e] = index.column * kMaxMatrices + matrix;
     if (!args.accumulate || to == nullptr) return;
     const PackedGemmMatrix& m = args.matrices[matrix];
     fetch(target.there, to, !m.fresh);
-    fetch(target.partial, m.partial + index.column, m.partial != nullptr && !m.fresh);
+    fetch(target.partial, m.partial + index.token * std::int64_t{m.view.out} + index.column,
+          m.partial != nullptr && !m.fresh);
     commit_copies();
   }
   // to = *from if present, else 0; complete after wait_copies().
@@ -286,7 +316,7 @@ class GemvConsumer {
 // after wait_copies().
 template <bool kPairs>
 __device__ __forceinline__ void copy_tables(const PackedGemmArgs& args, std::byte* tables) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   for (int i = 0; i < args.count; ++i) {
     const CodeMatrixView& m = args.matrices[i].view;
     std::byte* to = tables + args.matrices[i].k_blocks_at;
@@ -310,7 +340,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int begin = cta_range_begin(launch.plan.begins, blockIdx.x);
   const int end = cta_range_begin(launch.plan.begins, blockIdx.x + 1);
   std::byte* tables = memory + launch.tables_at;
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   GemvPipeline pipeline(launch.pipeline, memory + launch.pipeline_offset, shared.barriers);
   if (threadIdx.x >= kConsumerThreads) {
     pipeline.produce(launch.plan, begin, end, launch.prefetch);
@@ -321,7 +351,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   GemvPipeline pipeline(args, CopyBlockWalk(args, begin, end, kGemvNTiles));
 #endif
   GemvInput input;
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   input.limbs = opaque_smem_ptr(memory + sizeof(shared));
 #else
   input.limbs = memory + sizeof(shared);
@@ -371,7 +401,7 @@ GemvKernel kernel_of_variant(const PackedGemmArgs& args) {
 // `deferred_gate_mul`: some GEMV of this card defers its gate multiplication
 // (has_deferred_gate_mul).
 GemvKernel kernel_of(const PackedGemmArgs& args, bool deferred_gate_mul) {
-  if (args.tokens > 1) return kernel_of_variant<2, GemvVariant::kAny>(args);
+  if (args.tokens > 1) return kernel_of_variant<kGemvTokens, GemvVariant::kAny>(args);
   if (!is_plain_gemv(args)) return kernel_of_variant<1, GemvVariant::kAny>(args);
   const WidthSet widths = widths_of(args);
   if (deferred_gate_mul && args.matrices[0].view.kind == ScaleKind::kExl2) {

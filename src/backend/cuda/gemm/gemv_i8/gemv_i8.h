@@ -1,17 +1,17 @@
 #pragma once
-// GEMV on int8 tensor cores: y = W · x for one or two tokens and packed codes (EXL2, GPTQ). Tokens:
-// 1 and 2 on compute capability 9.0, 1 elsewhere (launch_plan.h). See docs/adr/0012.
+// GEMV on int8 tensor cores: y = W · x for one to four tokens and packed codes (EXL2, GPTQ). How
+// many depends on the card (launch_plan.h) and on whether their limbs fit. See docs/adr/0012.
 //
 // Every CTA packs the activations for itself as int8 limbs of fixed-point numbers (limb_input.cuh),
 // and multiplies whole n_tiles of all matrices of the launch by mma.m16n8k32 (limb_mma.cuh). Warps:
 // 15 consumers, which take turns with the k_blocks of a stage and add up their partial sums at the
-// end of a group of kGemvNTiles n_tiles, and one producer. On compute capability 9.0 and later the
-// producer fills a pipeline of up to 8 stages of equal length in shared memory (GemvPipelineShape),
-// each with codes and scales of up to 4 or 8 copy_blocks, counted over its n_tiles; on older cards
-// the consumers read codes and scales from global memory. One CTA a multiprocessor.
+// end of a group of up to kGemvNTiles n_tiles, and one producer. It fills a pipeline of up to 8
+// stages of equal length in shared memory (GemvPipelineShape), each with codes and scales of up to
+// 4 or 8 copy_blocks, counted over its n_tiles: by bulk copies on compute capability 9.0 and later,
+// by cp.async on 8.x; on 7.5 the consumers read from global memory. One CTA a multiprocessor.
 //
 // Bound: reading the weights. On an H200 llama3-8b reaches 0.65 of 4.38 TB/s at 4.0 bits
-// (gemm/README.md). A token's bits do not depend on whether there is a second one.
+// (gemm/README.md). With several tokens, a token's bits do not depend on the others.
 
 #include "backend/cuda/gemm/gemv_i8/gemv_i8_plan.h"
 #include "backend/cuda/prefetch/weight_prefetch.h"

@@ -7,7 +7,8 @@
 // stages have equal length. Bulk copies issue one after the other, so only codes use them; scales
 // are copied by cp.async, 16 bytes a lane, into room that bulk copies never write, so that no proxy
 // fence is needed. K_blocks are not copied at all: they are the same for all n_tiles and stay in
-// shared memory (copy_tables in gemv_i8.cu).
+// shared memory (copy_tables in gemv_i8.cu). On compute capability 8.x, which has no bulk copies,
+// the producer warp copies codes by cp.async too.
 
 #include "backend/cuda/device/cache_policy.cuh"
 #include "backend/cuda/gemm/gemv_i8/gemv_i8_plan.h"
@@ -18,7 +19,7 @@
 
 namespace bl::cuda {
 
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 
 class GemvPipeline {
  public:
@@ -57,11 +58,13 @@ class GemvPipeline {
       if (!more) break;
       now = next;
     }
+#if __CUDA_ARCH__ >= 900
     if (prefetch.keys.k != nullptr) issue_key_prefetch(prefetch.keys);
     if (prefetch.weights.count == 0) return;
     // Weights of later launches must not delay the activations of this one.
     barrier_wait(row_read_, 0);
     issue_weight_prefetch(prefetch.weights);
+#endif
   }
 
   // Consumer threads meet here with the producer when they have read the row; then barriers exist
@@ -101,13 +104,20 @@ class GemvPipeline {
   }
   // This warp is done with the current stage.
   __device__ __forceinline__ void release() {
+#if __CUDA_ARCH__ >= 900
     // Every lane arrives: one lane behind __syncwarp() would do, but racecheck cannot follow that.
     barrier_arrive(empty_ + stage_);
+#else
+    __syncwarp();
+    if (lane_index() == 0) barrier_arrive(empty_ + stage_);
+#endif
     next_stage();
   }
 
  private:
   static constexpr int kMaxInFlight = 2;  // stages
+  // Arrivals that release a stage.
+  static constexpr int kReleases = __CUDA_ARCH__ >= 900 ? kConsumerWarps * 32 : kConsumerWarps;
 
   // Describes the contents of a stage; offsets count from the stage's data.
   struct alignas(16) StageHeader {
@@ -127,8 +137,8 @@ class GemvPipeline {
     if (lane_index() == 0) {
 #pragma unroll
       for (int i = first; i < end; ++i) {
-        barrier_init(full_ + i, 1 + 32);  // the bulk copies, and each lane's cp.async
-        barrier_init(empty_ + i, kConsumerWarps * 32);
+        barrier_init(full_ + i, 1 + 32);  // the header's lane, and each lane's cp.async
+        barrier_init(empty_ + i, kReleases);
       }
       if (end == kMaxStages) barrier_init(row_read_, 1);
       barrier_init_fence();
@@ -243,7 +253,7 @@ class GemvPipeline {
       first_ = 0;
       const int before = plan.gated ? 0 : plan.first_n_tiles[matrix];
       const int limit = plan.gated ? end_ : min(end_, plan.first_n_tiles[matrix + 1]);
-      n_tiles_ = min(kGemvNTiles, limit - at_);
+      n_tiles_ = min(plan.n_tiles_at_once, limit - at_);
       first_n_tile_ = at_ - before;
       const GemvSource& of = plan.sources[matrix];
       joined_ = of.joined[n_tiles_ - 1];
@@ -273,10 +283,19 @@ class GemvPipeline {
   // stage.
   __device__ __forceinline__ void issue_codes(const NTileGroup& group, int bytes,
                                               std::uint32_t from) {
-    if (lane_index() >= group.n_tiles()) return;
     std::byte* stage_data = data_ + stage_ * shape_.stage_bytes + shape_.scale_room;
+#if __CUDA_ARCH__ >= 900
+    if (lane_index() >= group.n_tiles()) return;
     bulk_copy(stage_data + lane_index() * bytes, group.n_tile_codes + from, bytes, full_ + stage_,
               policy_);
+#else
+#pragma unroll 1
+    for (int i = 0; i < group.n_tiles(); ++i) {
+      const auto codes = reinterpret_cast<std::uint64_t>(group.n_tile_codes);
+      const auto first = reinterpret_cast<const std::byte*>(__shfl_sync(kAllLanes, codes, i));
+      copy_by_warp(stage_data + i * bytes, first + from, bytes, policy_);
+    }
+#endif
   }
   // Fills the next stage with stage `index` of the group; `codes_too`: its codes were not issued
   // yet.
@@ -290,7 +309,11 @@ class GemvPipeline {
       auto* words = reinterpret_cast<uint4*>(header(stage_));
       words[0] = group.header[0];
       words[1] = group.header[1];
+#if __CUDA_ARCH__ >= 900
       barrier_expect(barrier, n_tiles * codes);
+#else
+      barrier_arrive(barrier);
+#endif
     }
     __syncwarp();
     if (codes_too) issue_codes(group, codes, codes_from);
@@ -324,7 +347,7 @@ class GemvPipeline {
 
 #else
 
-// GemvPipeline on cards without bulk copies: copy_blocks are read from global memory.
+// GemvPipeline on compute capability 7.5: copy_blocks are read from global memory.
 class GemvPipeline {
  public:
   __device__ GemvPipeline(const PackedGemmArgs& args, const CopyBlockWalk& walk)

@@ -97,6 +97,8 @@ GemvSmemLayout lay_out_gemv_i8(const PackedGemmArgs& args, const CtaRanges& cta_
   layout.input_layout_bytes = k_steps * (kInputKStepBytes + kLimbScaleBytes);
   layout.limb_scale_at = k_steps * kInputKStepBytes;
   layout.token_stride = input_layouts * layout.input_layout_bytes;
+  // With several tokens, half a warp reads 64 bytes of each of two: from different banks.
+  if (args.tokens > 1) layout.token_stride = PipelineShape::rounded(layout.token_stride) + 64;
   layout.tables_at = PipelineShape::rounded(limits.fixed + args.tokens * layout.token_stride);
   layout.bytes = layout.tables_at;
   if (!limits.pipeline) return layout;
@@ -107,9 +109,11 @@ GemvSmemLayout lay_out_gemv_i8(const PackedGemmArgs& args, const CtaRanges& cta_
   layout.pipeline = stages_for(room, kGemvNTiles, space);
   const GemvPipelineShape twice = stages_for(room, 2 * kGemvNTiles, space);
   if (twice.stages >= kFewestStages) layout.pipeline = twice;
-  // Little room: no more than the n_tiles of a range need.
-  if (layout.pipeline.stages < kFewestStages) {
-    layout.pipeline = stages_for(room, n_tiles_at_once(cta_ranges), space);
+  // Little room: no more than the n_tiles of a range need, then smaller groups of n_tiles.
+  for (int n_tiles = n_tiles_at_once(cta_ranges);
+       n_tiles > 0 && layout.pipeline.stages < kFewestStages; n_tiles /= 2) {
+    layout.pipeline = stages_for(room, n_tiles, space);
+    layout.pipeline.n_tiles_at_once = n_tiles;
   }
   layout.bytes = layout.pipeline_offset + PipelineShape::kHeadersBytes +
                  std::max(layout.pipeline.stages, 1) * layout.pipeline.stage_bytes;
@@ -122,6 +126,7 @@ GemvLaunchPlan plan_gemv_i8(const PackedGemmArgs& args, const CtaRanges& cta_ran
   GemvLaunchPlan plan;
   plan.begins = CtaRangeBegins(cta_ranges, nullptr);
   plan.gated = args.gated;
+  plan.n_tiles_at_once = layout.pipeline.n_tiles_at_once;
   std::fill(std::begin(plan.first_n_tiles), std::end(plan.first_n_tiles), GemvLaunchPlan::kNoNTile);
   int n_tiles = 0;
   for (int i = 0; i < args.count; ++i) {
@@ -152,31 +157,29 @@ bool is_plain_gemv(const PackedGemmArgs& args) {
 }
 
 bool can_pair_k_blocks(const DeviceFacts& facts, const PackedGemmArgs& args) {
-  return facts.dependent_launch() && is_plain_gemv(args) &&
+  return facts.shared_pipelines() && is_plain_gemv(args) &&
          std::all_of(args.matrices, args.matrices + args.count,
                      [](const PackedGemmMatrix& m) { return m.view.pairs != nullptr; });
 }
 
 std::optional<GemvPlan> plan_gemv_i8_launch(const DeviceFacts& facts, const PackedGemmArgs& args,
                                             const CtaRanges& ranges) {
-  constexpr int kMostTokens = 2;
-  // Stages that two tokens need to be faster here than in the skinny kernels.
-  constexpr int kFewestForTwo = 2;
+  // Stages that several tokens need to be faster here than in the skinny kernels.
+  constexpr int kFewestForSeveral = 2;
   for (int i = 0; i < args.count; ++i) {
     if (args.matrices[i].fragment_offset_of_feature == nullptr) return std::nullopt;
   }
-  if (args.tokens > kMostTokens || args.in % 4 != 0 || !is_aligned(args.x, 16) ||
+  if (args.tokens > kGemvTokens || args.in % 4 != 0 || !is_aligned(args.x, 16) ||
       !is_aligned(args.x_partial, 16) || !is_aligned(args.norm.weight, 16) ||
-      (args.tokens > 1 && args.x_stride % 4 != 0)) {
+      !is_aligned(args.x_sum, 16) ||
+      (args.tokens > 1 && (args.x_stride % 4 != 0 || args.x_sum_stride % 4 != 0))) {
     return std::nullopt;
   }
   const auto room = static_cast<int>(facts.shared_bytes_per_cta);
-  const GemvSmemLayout layout = lay_out_gemv_i8(args, ranges,
-                                                {.fixed = gemv_fixed_bytes(args.tokens),
-                                                 .all = room,
-                                                 // Cards with dependent launch have bulk copies.
-                                                 .pipeline = facts.dependent_launch()});
-  if (args.tokens > 1 && layout.pipeline.stages < kFewestForTwo) return std::nullopt;
+  const GemvSmemLayout layout = lay_out_gemv_i8(
+      args, ranges,
+      {.fixed = gemv_fixed_bytes(args.tokens), .all = room, .pipeline = facts.shared_pipelines()});
+  if (args.tokens > 1 && layout.pipeline.stages < kFewestForSeveral) return std::nullopt;
   if (layout.bytes > room) return std::nullopt;
   return GemvPlan{ranges, layout};
 }

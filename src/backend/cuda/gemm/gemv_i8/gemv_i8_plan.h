@@ -18,14 +18,18 @@ namespace bl::cuda {
 // Stages of the pipeline and their contents, in bytes.
 struct GemvPipelineShape {
   int stages = 0;
-  int scale_room = 0;   // scales, in front of the codes
-  int stage_bytes = 0;  // scales and codes
-  int most_joined = 1;  // copy_blocks in a stage of a single n_tile
+  int scale_room = 0;                 // scales, in front of the codes
+  int stage_bytes = 0;                // scales and codes
+  int most_joined = 1;                // copy_blocks in a stage of a single n_tile
+  int n_tiles_at_once = kGemvNTiles;  // n_tiles of a group
   // Whether stages are filled, one after the other, before the row has been read: the copies slow
   // the row down, and weights that arrive late may cost less than a late row
   // (bench/ladder/gemv_i8.md).
   bool early = true;
 };
+
+// Tokens of the kernel for several tokens: a column of operand B for each of their limbs.
+inline constexpr int kGemvTokens = 4;
 
 // Barriers in shared memory: full and empty of every stage, and one for the row.
 inline constexpr int kGemvBarriers = 2 * kMaxStages + 1;
@@ -54,6 +58,7 @@ struct GemvLaunchPlan {
   static constexpr int kMostCopyBlocks = 16;
   static constexpr std::int32_t kNoNTile = std::numeric_limits<std::int32_t>::max();
   bool gated = false;
+  std::int32_t n_tiles_at_once = kGemvNTiles;  // of a group
   // The first n_tile of each matrix, counted over all; a gated GEMM counts its n_tiles once.
   std::int32_t first_n_tiles[kMaxMatrices + 1] = {};
   GemvSource sources[kMaxMatrices];
@@ -72,7 +77,7 @@ struct GemvLaunchPlan {
 struct GemvSmemLimits {
   int fixed = 0;          // a CTA's shared memory in front of the limbs
   int all = 0;            // shared memory that a CTA can have
-  bool pipeline = false;  // there are bulk copies
+  bool pipeline = false;  // DeviceFacts::shared_pipelines()
 };
 
 // A CTA's shared memory, in this order: the fixed part, the limbs, the k_blocks of all matrices,
@@ -122,8 +127,8 @@ struct GemvPlan {
   GemvSmemLayout layout;
 };
 
-// Plans the launch for these ranges. Returns nothing if the kernel cannot run it: it needs one or
-// two tokens, rows of whole float4s at multiples of 16 bytes, and limbs that leave room for the
+// Plans the launch for these ranges. Returns nothing if the kernel cannot run it: it needs one to
+// four tokens, rows of whole float4s at multiples of 16 bytes, and limbs that leave room for the
 // pipeline.
 std::optional<GemvPlan> plan_gemv_i8_launch(const DeviceFacts& facts, const PackedGemmArgs& args,
                                             const CtaRanges& ranges);

@@ -19,6 +19,7 @@ using PairTotals = float[kGemvNTiles][2];
 // Reads a lane's limbs of a pair of k_blocks, k_step by k_step, like LimbReader for one k_block.
 class PairReader {
  public:
+  static constexpr bool kSeparate = false;
   // `at`: addresses of k_steps 0, 1 and 2, see KBlockPair.
   __device__ __forceinline__ PairReader(const std::byte* const (&at)[3])
       : even_(at[0]), odd_(at[1]), later_(at[2]) {}

@@ -1,5 +1,5 @@
 #pragma once
-// Prologue of gemv_i8: every CTA packs the activations of one or two tokens for itself, permuted
+// Prologue of gemv_i8: every CTA packs the activations of one to four tokens for itself, permuted
 // into the order of k, then split into int8 limbs in place (limb_mma.cuh). That costs less than a
 // launch in front. The factor 1/rms of a norm is applied to the results.
 
@@ -16,11 +16,18 @@ namespace bl::cuda {
 enum class GemvVariant : std::uint8_t { kAny, kPlain, kPlainDeferredMul };
 constexpr bool is_plain(GemvVariant variant) { return variant != GemvVariant::kAny; }
 
+// F32 rows in device memory; without rows, `first` is null.
+struct GemvRows {
+  const float* first = nullptr;
+  std::int64_t stride = 0;  // elements to the next row
+  int count = 0;
+};
+
 // A thread's part of the rows: kHeld · 4 · kConsumerThreads features of each token at a time.
 template <int Tokens, GemvVariant kVariant>
 class RowBlock {
  public:
-  static constexpr int kHeld = 8 / Tokens;
+  static constexpr int kHeld = Tokens == 1 ? 8 : 3;
   // Rows with a norm or partial sums are shorter in plain launches (kPlainNormedFeatures).
   static constexpr int kNormed = is_plain(kVariant) ? 5 : kHeld;
   static constexpr int kFeatures = kHeld * 4 * kConsumerThreads;
@@ -50,19 +57,55 @@ class RowBlock {
       weights_[i] = __ldg(reinterpret_cast<const float4*>(norm.weight + feature(i)));
     }
   }
-  // `stride`: elements to the next row. `partial`: partial sums or the factor of the only row, or
-  // null.
-  __device__ __forceinline__ void load(const float* rows, std::int64_t stride,
-                                       const float* partial) {
+  // `partial`: partial sums or the factor of the only row, or null.
+  __device__ __forceinline__ void load(const GemvRows& rows, const float* partial) {
 #pragma unroll
     for (int n = 0; n < Tokens; ++n)
 #pragma unroll
       for (int i = 0; i < kHeld; ++i) {
-        const float* at = rows + n * stride + feature(i);
+        const float* at = rows.first + n * rows.stride + feature(i);
         values_[n][i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-        if (feature(i) < end_) values_[n][i] = *reinterpret_cast<const float4*>(at);
+        if (feature(i) < end_ && (Tokens == 1 || n < rows.count)) {
+          values_[n][i] = *reinterpret_cast<const float4*>(at);
+        }
       }
     if (Tokens == 1 && partial != nullptr) load_partials(partial, 0);
+  }
+  // Several tokens: adds rows of partial sums, two tokens' loads in flight at a time.
+  __device__ __forceinline__ void add_rows(const GemvRows& partials) {
+    if (partials.first == nullptr) return;
+#pragma unroll
+    for (int first = 0; first < Tokens; first += 2) {
+      float4 more[2][kHeld];
+#pragma unroll
+      for (int n = 0; n < 2; ++n)
+#pragma unroll
+        for (int i = 0; i < kHeld; ++i) {
+          const float* at = partials.first + (first + n) * partials.stride + feature(i);
+          more[n][i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+          if (feature(i) < end_ && first + n < partials.count) {
+            more[n][i] = *reinterpret_cast<const float4*>(at);
+          }
+        }
+#pragma unroll
+      for (int n = 0; n < 2; ++n)
+#pragma unroll
+        for (int i = 0; i < kHeld; ++i) {
+          float4& v = values_[first + n][i];
+          const float4& r = more[n][i];
+          v.x += r.x, v.y += r.y, v.z += r.z, v.w += r.w;
+        }
+    }
+  }
+  // Stores the row of token `token` as it is, in the order of features.
+  __device__ __forceinline__ void store_row(int token, float* row) const {
+#pragma unroll
+    for (int n = 0; n < Tokens; ++n)
+#pragma unroll
+      for (int i = 0; i < kHeld; ++i) {
+        if (n != token || feature(i) >= end_) continue;
+        *reinterpret_cast<float4*>(row + feature(i)) = values_[n][i];
+      }
   }
   // Adds the row that load() was given, or, if `multiplies`, multiplies by it. Values for which
   // there were no registers are loaded only here.
@@ -106,10 +149,12 @@ class RowBlock {
         v.w *= weights_[i].w + norm.unit_offset;
       }
   }
-  // `elements`: the first row in the order of k; `stride`: bytes to the next row.
-  __device__ __forceinline__ void store(bool is_identity, std::byte* elements, int stride) const {
+  // `elements`: the first row in the order of k; `stride`: bytes to the next of `rows` rows.
+  __device__ __forceinline__ void store(bool is_identity, std::byte* elements, int stride,
+                                        int rows) const {
 #pragma unroll
     for (int n = 0; n < Tokens; ++n) {
+      if (Tokens > 1 && n >= rows) break;
       const std::uint32_t to = shared_address(elements + n * stride);
       if (is_identity) {
         store_in_order(to, values_[n]);
@@ -233,9 +278,15 @@ class LimbSplitter {
     for (int j = 0; j < 4; ++j) sum += number(j, factor_, 0.0f) - __float_as_uint(kWhole);
     find_sum(static_cast<int>(sum));
   }
-  // Call this when all lanes have read their elements, which the limbs overwrite.
+  // Call this when all lanes have read their elements, which the limbs overwrite. kAlone: the token
+  // is the only one.
+  template <bool kAlone>
   __device__ __forceinline__ void store() const {
     if (!live_) return;
+    if constexpr (!kAlone) {
+      store_columns();
+      return;
+    }
     const bool upper = lane_index() % 2 != 0;  // its k are those with s = 1
     std::byte* words = k_step_ + (upper ? 2 * kColumnBytes : 0) + lane_index() % 8 / 2 * 8;
     const float lower_factor = upper ? -factor_ : factor_;
@@ -244,14 +295,25 @@ class LimbSplitter {
     if (!upper) high.x = low.x = 0;
     *reinterpret_cast<uint2*>(words) = high;
     *reinterpret_cast<uint2*>(words + kColumnBytes) = low;
+    store_scale();
+  }
+
+ private:
+  // Stores the two columns of one of several tokens.
+  __device__ __forceinline__ void store_columns() const {
+    const bool upper = lane_index() % 2 != 0;
+    auto* words = reinterpret_cast<std::uint32_t*>(k_step_) + lane_index() % 8 / 2 * 2;
+    words[upper ? 0 : 1] = bytes(1, factor_, 128.0f);
+    words[kColumnBytes / 4 + (upper ? 0 : 1)] = bytes(0, factor_, 0.0f);
+    store_scale();
+  }
+  __device__ __forceinline__ void store_scale() const {
     if (begins_) {
       const LimbScale all{{limb_scale_, limb_scale_ * 0.0625f},
                           {limb_scale_ * static_cast<float>(sum_), 0.0f}};
       all.store(limb_scale_at_);
     }
   }
-
- private:
   // Finds the sum of the k_block that begins with this lane's k, if one does; `sum`: the lane's
   // own.
   __device__ __forceinline__ void find_sum(int sum) {
@@ -320,7 +382,29 @@ class WarpLimbRuns {
       LimbSplitter run(input, limb_scale, next);
       run.find_limb_scale();
       __syncwarp();
-      run.store();
+      run.store<true>();
+    }
+  }
+  // Turns the runs into limbs of `tokens` tokens, `stride` bytes apart: two at a time, because each
+  // is a chain of dependent instructions. The last of an odd number is made twice.
+  __device__ __forceinline__ void make_limbs_of(std::byte* input, int limb_scale_at, int stride,
+                                                int tokens) const {
+#pragma unroll 1
+    for (int i = 0; i < 32; ++i) {
+      const std::uint32_t next = __shfl_sync(kAllLanes, run_, i);
+      if (next == 0) return;
+#pragma unroll 1
+      for (int n = 0; n < tokens; n += 2) {
+        std::byte* first = input + n * stride;
+        std::byte* second = input + min(n + 1, tokens - 1) * stride;
+        LimbSplitter run(first, first + limb_scale_at, next);
+        LimbSplitter other(second, second + limb_scale_at, next);
+        run.find_limb_scale();
+        other.find_limb_scale();
+        __syncwarp();
+        run.store<false>();
+        other.store<false>();
+      }
     }
   }
 
@@ -365,12 +449,10 @@ struct GemvInput {
 };
 
 // Zeroes k without a feature, if any matrix has such k.
-template <int Tokens>
 __device__ __forceinline__ void clear_padding(const PackedGemmArgs& args, const GemvInput& to) {
   to.for_each(args, [&](const PackedGemmMatrix& m) {
     if (!m.padded) return;
-#pragma unroll
-    for (int n = 0; n < Tokens; ++n) {
+    for (int n = 0; n < args.tokens; ++n) {
       auto* words = reinterpret_cast<uint4*>(to.of(m) + n * to.token_stride);
       for (int i = static_cast<int>(threadIdx.x); i < m.view.k_steps * kInputKStepBytes / 16;
            i += kConsumerThreads) {
@@ -395,16 +477,24 @@ __device__ __forceinline__ void read_rows(const PackedGemmArgs& args, const Gemv
   pdl_wait();
 #pragma unroll 1
   for (int at = 0;;) {
-    row.load(args.x, args.x_stride, args.x_partial);
+    row.load({args.x, args.x_stride, args.tokens}, args.x_partial);
     if (at == 0) meanwhile();
-    row.add(args.x_partial, args.x_partial_multiplies);
+    if constexpr (Tokens == 1) {
+      row.add(args.x_partial, args.x_partial_multiplies);
+    } else {
+      row.add_rows({args.x_partial, args.in, args.tokens});
+      const auto token = static_cast<int>(blockIdx.x);
+      if (args.x_sum != nullptr && token < args.tokens) {
+        row.store_row(token, args.x_sum + token * args.x_sum_stride);
+      }
+    }
     row.normalise(args.norm, squares);
     if constexpr (is_plain(kVariant)) {
-      row.store(first.is_identity, to.limbs, to.token_stride);
+      row.store(first.is_identity, to.limbs, to.token_stride, args.tokens);
     } else {
       to.for_each(args, [&](const PackedGemmMatrix& m) {
         if (&m != &first) row.load_offsets(m);
-        row.store(m.is_identity, to.of(m), to.token_stride);
+        row.store(m.is_identity, to.of(m), to.token_stride, args.tokens);
       });
     }
     at += Block::kFeatures;
@@ -423,7 +513,7 @@ __device__ __forceinline__ void make_gemv_input(const PackedGemmArgs& args, cons
                                                 GemvPipeline& pipeline, RowFactors<Tokens>& factors,
                                                 ThreadSquares (&room)[Tokens],
                                                 const Meanwhile& meanwhile) {
-  if (!is_plain(kVariant) && to.padded) clear_padding<Tokens>(args, to);
+  if (!is_plain(kVariant) && to.padded) clear_padding(args, to);
   const PackedGemmMatrix& first = args.matrices[to.first_matrix];
   const WarpLimbRuns first_runs(first.view, 0);
   float squares[Tokens] = {};
@@ -439,10 +529,10 @@ __device__ __forceinline__ void make_gemv_input(const PackedGemmArgs& args, cons
       WarpLimbRuns runs = &m == &first ? first_runs : WarpLimbRuns(m.view, 0);
 #pragma unroll 1
       for (int next = WarpLimbRuns::kAtOnce;; next += WarpLimbRuns::kAtOnce) {
-#pragma unroll 1
-        for (int n = 0; n < Tokens; ++n) {
-          std::byte* input = to.of(m) + n * to.token_stride;
-          runs.make_limbs(input, input + to.limb_scale_at);
+        if constexpr (Tokens == 1) {
+          runs.make_limbs(to.of(m), to.of(m) + to.limb_scale_at);
+        } else {
+          runs.make_limbs_of(to.of(m), to.limb_scale_at, to.token_stride, args.tokens);
         }
         if (next >= m.view.run_count) break;
         runs = WarpLimbRuns(m.view, next);

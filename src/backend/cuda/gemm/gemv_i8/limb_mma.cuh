@@ -5,11 +5,13 @@
 // integer is two limbs, 256 · high + low, each a signed byte. Codes become the bytes of operand A
 // of mma.m16n8k32: in its lower half of k the codes of s = 0 (code_matrix.h) by one mask a
 // register, in its upper half the bytes as they are, that is 16 times the codes of s = 1 plus the
-// codes of s = 0. The columns of B use what one token leaves free. Columns 0 and 1: the high and
-// low limbs of s = 0 in the lower half and zeros in the upper. Columns 2 and 3: the limbs of s = 1,
-// as −x in the lower half and x in the upper, so that the codes of s = 0 cancel. Columns 4 to 7:
-// the same for a second token, or copies. Lane 4g + t ends with the sums of the k with s = t % 2
-// (of token t / 2). The sums are exact: 32 bits cannot overflow within a k_block.
+// codes of s = 0. With one token the columns of B use what it leaves free. Columns 0 and 1: the
+// high and low limbs of s = 0 in the lower half and zeros in the upper. Columns 2 and 3: the limbs
+// of s = 1, as −x in the lower half and x in the upper, so that the codes of s = 0 cancel. Columns
+// 4 to 7: copies. Lane 4g + t ends with the sums of the k with s = t % 2. With two to four tokens
+// the codes of s = 1 are shifted down (separate_halves), and columns 2n and 2n + 1 are the high and
+// low limbs of token n: lane 4g + t ends with the sums of token t. The sums are exact: 32 bits
+// cannot overflow within a k_block.
 
 #include <type_traits>
 
@@ -25,8 +27,9 @@ inline constexpr int kLimbBits = 14;
 // A token's input: 128 bytes a k_step. First its elements as floats in the order of
 // fragment_offset; then, in the same place, their limbs in the order of operand B: for column n (of
 // four) and lane t, at 8 (4n + t), the word of the upper half of k and that of the lower; byte 2e +
-// r of a word is k = 16s + 8r + 2t + e. Behind all k_steps lie the limb scales: 16 bytes a k_step,
-// used in the first k_step of each k_block.
+// r of a word is k = 16s + 8r + 2t + e. With several tokens a token has two columns, 64 bytes a
+// k_step. Behind all k_steps lie the limb scales: 16 bytes a k_step, used in the first k_step of
+// each k_block.
 inline constexpr int kColumnBytes = 32;
 
 struct LimbScale {
@@ -151,6 +154,12 @@ struct CodeBytes<3> {
   }
 };
 
+// Makes the upper half of k the codes of s = 1 alone, from bytes that also hold those of s = 0.
+__device__ __forceinline__ void separate_halves(std::uint32_t (&a)[4]) {
+  a[2] = a[2] >> 4 & 0x0f0f0f0fu;
+  a[3] = a[3] >> 4 & 0x0f0f0f0fu;
+}
+
 // The upper half of k comes first: its registers are the words as they were loaded. kFirst: writes
 // `sums`, so that nobody has to clear them.
 template <bool kFirst>
@@ -167,6 +176,7 @@ __device__ __forceinline__ void multiply_halves(int (&sums)[4], const std::uint3
 // Reads a lane's limbs of a k_block.
 class LimbReader {
  public:
+  static constexpr bool kSeparate = false;  // see separate_halves()
   // `first_k_step`: the k_block's.
   __device__ __forceinline__ LimbReader(const std::byte* first_k_step, int lane)
       : from_(first_k_step + lane % 16 * 8) {}
@@ -179,6 +189,16 @@ class LimbReader {
 
  private:
   const std::byte* from_;
+};
+
+// LimbReader for two to four tokens: a lane reads column lane / 4, which is a limb of token lane
+// / 8.
+class TokensReader : public LimbReader {
+ public:
+  static constexpr bool kSeparate = true;
+  // `token`: bytes to the limbs of the lane's token.
+  __device__ __forceinline__ TokensReader(const std::byte* first_k_step, int token, int lane)
+      : LimbReader(first_k_step + token, lane % 8) {}
 };
 
 // The codes of a k_block, plane by plane.
@@ -235,6 +255,7 @@ __device__ __forceinline__ void add_plane(const KBlockPlanes& codes, int offset,
       bytes.load(from[i] + u * k_step_stride, lane);
       std::uint32_t a[4];
       bytes.operands(a);
+      if constexpr (Reader::kSeparate) separate_halves(a);
       multiply_halves<kFirst>(sums.at[i], a, b0, b1);
     }
   };
@@ -245,7 +266,6 @@ __device__ __forceinline__ void add_plane(const KBlockPlanes& codes, int offset,
   };
   int left = codes.k_steps;
   if constexpr (kBegin == Begin::kWhole) {
-    static_assert(std::is_same_v<Reader, LimbReader>);
     if (left == kMaxKBlockSteps) {
       add(0, std::true_type{});
 #pragma unroll
@@ -307,8 +327,10 @@ __device__ __forceinline__ void multiply_two_planes(const KBlockPlanes& codes, i
       if constexpr (!kApart) low_from[i] += k_step_stride;
       std::uint32_t a[4];
       low.operands(a);
+      if constexpr (Reader::kSeparate) separate_halves(a);
       multiply_halves<kFirst>(sums.at[i], a, b0, b1);
       top.operands(a);
+      if constexpr (Reader::kSeparate) separate_halves(a);
       multiply_halves<kFirst>(tops.at[i], a, b0, b1);
     }
   };

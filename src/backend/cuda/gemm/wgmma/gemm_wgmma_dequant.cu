@@ -16,6 +16,7 @@
 #include "backend/cuda/gemm/wgmma/epilogue_activate.cuh"
 #include "backend/cuda/gemm/wgmma/epilogue_store.cuh"
 #include "backend/cuda/gemm/wgmma/producers.cuh"
+#include "backend/cuda/gemm/wgmma/settle.cuh"
 #include "backend/cuda/gemm/wgmma/tiles.cuh"
 #include "base/check.h"
 
@@ -206,31 +207,6 @@ class WgmmaConsumer {
   float sums_[Shape::kRows / 2];
 };
 
-// Returns what the rows have to be divided by: all CTAs of the launch before have stored rows and
-// left their largest magnitude. Writes it to rows.act_scale.
-__device__ __forceinline__ float act_scale_of_rows(const WgmmaActivation& rows,
-                                                   float* warp_partials) {
-  pdl_wait();
-  float largest = 0.0f;
-  for (auto i = static_cast<int>(threadIdx.x); i < static_cast<int>(gridDim.x);
-       i += static_cast<int>(blockDim.x)) {
-    largest = fmaxf(largest, rows.largest[i]);
-  }
-  const float act_scale = settled_act_scale(cta_max(largest, warp_partials));
-  if (blockIdx.x == 0 && threadIdx.x == 0) *rows.act_scale = act_scale;
-  return act_scale;
-}
-
-// Called by the consumer warps; thread 0 cleared `shared` before a barrier of the CTA.
-template <class Shape>
-__device__ __forceinline__ void store_cta_absmax(float largest, std::uint32_t* shared, float* to) {
-  // The bits of non-negative floats have the order of the floats.
-  const std::uint32_t bits = warp_max(__float_as_uint(largest));
-  if (lane_index() == 0) atomicMax(shared, bits);
-  asm volatile("bar.sync 15, %0;" ::"n"(Shape::kConsumers * 128) : "memory");
-  if (warp_index() == 4 && lane_index() == 0) to[blockIdx.x] = __uint_as_float(*shared);
-}
-
 #endif
 
 template <class Shape, bool kGptq, WgmmaResult kResult>
@@ -268,8 +244,8 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
   const int threads = Shape::kThreads / launch.args.count;
   if (const int i = static_cast<int>(threadIdx.x) / threads; i < launch.args.count) {
     const CodeMatrixView& m = launch.args.matrices[i].view;
-    make_k_step_table(m, static_cast<int>(threadIdx.x) % threads, threads,
-                      memory + launch.tables_at + i * KStepTable::bytes(m.k_steps));
+    copy_k_step_table(m, static_cast<int>(threadIdx.x) % threads, threads,
+                      memory + launch.tables_at + i * k_step_table_bytes(m.k_steps));
   }
   __syncthreads();
   if constexpr (Shape::kCluster > 1) {

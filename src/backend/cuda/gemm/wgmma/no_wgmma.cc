@@ -1,6 +1,7 @@
-// Stands in for gemm_wgmma_dequant.cu in builds without code for compute capability 9.0.
+// Stands in for the wgmma kernels in builds without code for compute capability 9.0.
 
 #include "backend/cuda/gemm/wgmma/gemm_wgmma_dequant.h"
+#include "backend/cuda/gemm/wgmma/gemm_wgmma_grouped.h"
 #include "base/check.h"
 
 namespace bl::cuda {
@@ -8,5 +9,7 @@ namespace bl::cuda {
 bool has_wgmma(const DeviceFacts&) { return false; }
 
 void gemm_wgmma_dequant(ExecContext&, const WgmmaPlan&) { BL_CHECK(false); }
+
+void gemm_wgmma_grouped(ExecContext&, const WgmmaGroupedPlan&) { BL_CHECK(false); }
 
 }  // namespace bl::cuda

@@ -6,50 +6,17 @@
 #include "backend/cuda/device/shared_address.cuh"
 #include "backend/cuda/gemm/wgmma/wgmma_plan.h"
 #include "backend/cuda/layout/code_values.cuh"
+#include "backend/cuda/layout/k_step_table.h"
 
 namespace bl::cuda {
 
-// A k_step of any n_tile.
-struct alignas(16) KStepEntry {
-  std::uint32_t offset;  // of its codes in the n_tile, in 64 bytes
-  float group_scale;
-  std::uint16_t group;
-  std::uint8_t bits;
-};
-
-static_assert(sizeof(KStepEntry) == kKStepEntryBytes);
-
-// The k_steps of a matrix, in shared memory.
-struct KStepTable {
-  const KStepEntry* entries = nullptr;  // by k_step; those behind the last have 0 bits
-  // By k_tile: the bits of its two k_steps, a byte each; 4-aligned.
-  const std::uint16_t* widths = nullptr;
-
-  BL_HD static constexpr int entry_count(int k_steps) { return k_step_entries(k_steps); }
-  BL_HD static constexpr int bytes(int k_steps) { return k_step_table_bytes(k_steps); }
-  __device__ __forceinline__ KStepTable(const std::byte* at, int k_steps)
-      : entries(reinterpret_cast<const KStepEntry*>(at)),
-        widths(reinterpret_cast<const std::uint16_t*>(entries + entry_count(k_steps))) {}
-};
-
-// Makes the table with `threads` threads, of which the caller is number `thread`.
-__device__ __forceinline__ void make_k_step_table(const CodeMatrixView& m, int thread, int threads,
-                                                  std::byte* at) {
-  auto* entries = reinterpret_cast<KStepEntry*>(at);
-  auto* bits = reinterpret_cast<std::uint8_t*>(entries + KStepTable::entry_count(m.k_steps));
-  for (int c = thread; c < m.k_block_count; c += threads) {
-    const KBlock k_block = m.k_blocks[c];
-    for (int u = 0; u < k_block.k_steps; ++u) {
-      const int k_step = k_block.first_k_step + u;
-      entries[k_step] = {k_block.offset + static_cast<std::uint32_t>(u * k_block.bits),
-                         k_block.group_scale, k_block.group, k_block.bits};
-      bits[k_step] = k_block.bits;
-    }
-  }
-  const int end = KStepTable::entry_count(m.k_steps);
-  for (int i = m.k_steps + thread; i < end; i += threads) {
-    entries[i] = {static_cast<std::uint32_t>(m.n_tile_bytes / 64), 0.0f, 0, 0};
-    bits[i] = 0;
+// Copies a matrix's table of k_steps to shared memory with `threads` threads, of which the caller
+// is number `thread`.
+__device__ __forceinline__ void copy_k_step_table(const CodeMatrixView& m, int thread, int threads,
+                                                  std::byte* to) {
+  const auto* from = reinterpret_cast<const uint4*>(m.k_step_table);
+  for (int i = thread; i < k_step_table_bytes(m.k_steps) / 16; i += threads) {
+    reinterpret_cast<uint4*>(to)[i] = __ldg(from + i);
   }
 }
 

@@ -83,7 +83,7 @@ struct PipelineStage {
 __device__ __forceinline__ KStepTable table_of(const WgmmaLaunch& launch, const std::byte* memory,
                                                int matrix) {
   const int k_steps = launch.args.matrices[0].view.k_steps;
-  return {memory + launch.tables_at + matrix * KStepTable::bytes(k_steps), k_steps};
+  return {memory + launch.tables_at + matrix * k_step_table_bytes(k_steps), k_steps};
 }
 
 #endif

@@ -46,12 +46,6 @@ int lay_out(const WgmmaArgs& args, bool same_rows, int room, WgmmaLaunch& launch
   return launch.stages < 2 ? 0 : launch.stores_at + beside_stages;
 }
 
-int dynamic_room(const DeviceFacts& facts) {
-  constexpr int kStatic = 128;  // static shared memory beside the barriers
-  return static_cast<int>(facts.shared_bytes_per_cta) -
-         static_cast<int>(2 * kMaxWgmmaStages * sizeof(std::uint64_t)) - kStatic;
-}
-
 // Splits K so that all multiprocessors have work, if partial sums can be F32.
 int k_splits_of(const WgmmaArgs& args, const WgmmaLaunch& launch, int clusters) {
   constexpr int kFewestKIters = 2;
@@ -91,13 +85,19 @@ bool can_run(const WgmmaArgs& args, bool same_rows) {
 
 }  // namespace
 
+int wgmma_dynamic_room(const DeviceFacts& facts) {
+  constexpr int kStatic = 128;  // static shared memory beside the barriers
+  return static_cast<int>(facts.shared_bytes_per_cta) -
+         static_cast<int>(2 * kMaxWgmmaStages * sizeof(std::uint64_t)) - kStatic;
+}
+
 std::optional<WgmmaPlan> plan_wgmma(const DeviceFacts& facts, const WgmmaArgs& args,
                                     bool same_rows) {
   if (!can_run(args, same_rows)) return std::nullopt;
   WgmmaPlan plan;
   plan.launch.args = args;
   with_wgmma_shape(args.tokens, [&]<class Shape>(Shape) {
-    plan.bytes = lay_out<Shape>(args, same_rows, dynamic_room(facts), plan.launch);
+    plan.bytes = lay_out<Shape>(args, same_rows, wgmma_dynamic_room(facts), plan.launch);
     if (plan.bytes == 0) return;
     const int clusters = facts.multiprocessors / Shape::kCluster;
     plan.launch.k_splits = k_splits_of(args, plan.launch, clusters);

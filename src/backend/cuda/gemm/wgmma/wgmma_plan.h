@@ -18,6 +18,7 @@
 #include "backend/cuda/device/device_facts.h"
 #include "backend/cuda/layout/code_matrix.h"
 #include "backend/cuda/layout/gemm_limits.h"
+#include "backend/cuda/layout/k_step_table.h"
 #include "backend/cuda/layout/magic_numbers.h"
 #include "backend/cuda/ops/activation_math.cuh"
 
@@ -72,21 +73,13 @@ struct WgmmaArgs {
 };
 
 inline constexpr int kKTileKSteps = 2;
-inline constexpr int kMostIterKSteps = 2 * kKTileKSteps;  // k_steps of one pipeline stage, at most
-inline constexpr int kTileAlignment = 1024;               // of activations in shared memory
+static_assert(kMostIterKSteps == 2 * kKTileKSteps);
+inline constexpr int kTileAlignment = 1024;  // of activations in shared memory
 inline constexpr int kMaxWgmmaStages = 8;
 // Bytes of shared memory that the epilogue needs for each warp; epilogue_store.cuh and
 // epilogue_activate.cuh assert them.
 inline constexpr int kStoreBytes = 1280;
 inline constexpr int kActivateBytes = 2048;
-// The table of a matrix's k_steps in shared memory (KStepTable).
-inline constexpr int kKStepEntryBytes = 16;
-BL_HD constexpr int k_step_entries(int k_steps) {
-  return (k_steps / kMostIterKSteps + 2) * kMostIterKSteps;
-}
-BL_HD constexpr int k_step_table_bytes(int k_steps) {
-  return k_step_entries(k_steps) * (kKStepEntryBytes + 1) / 16 * 16 + 16;
-}
 // Bytes of scales of one k_step of a tile (StageScales): two halves a column; GPTQ also has two
 // kinds of zero points.
 constexpr int stage_scale_bytes(bool gptq, int n_tiles) { return (gptq ? 3 : 1) * n_tiles * 64; }
@@ -145,6 +138,9 @@ struct WgmmaLaunch {
   int store_bytes = 0;
   int tables_at = 0;  // in shared memory: the KStepTables of the matrices
 };
+
+// Returns the dynamic shared memory that a CTA may have.
+int wgmma_dynamic_room(const DeviceFacts& facts);
 
 struct WgmmaPlan {
   WgmmaLaunch launch;

@@ -1,8 +1,11 @@
-#include "backend/cuda/device/device_facts.h"
+#include "backend/cuda/device/read_device_facts.h"
 
 #include <cuda_runtime_api.h>
 
+#include <cstdlib>
+
 #include "backend/cuda/device/cuda_check.h"
+#include "backend/cuda/device/stand_in.h"
 #include "base/error.h"
 
 namespace bl::cuda {
@@ -58,6 +61,8 @@ DeviceFacts read_device_facts(int index) {
          "cuda:{}: {} has compute capability {}.{}, 7.5 or later is needed", index, facts.name,
          properties.major, properties.minor);
   }
+  const char* as = std::getenv("BITLOOM_CUDA_CAPABILITY");
+  act_as(facts, as == nullptr ? 0 : parse_stand_in(as), code_capability());
   BL_CUDA_CHECK(cudaMemGetInfo(&facts.free_bytes, &facts.memory_bytes));
   return facts;
 }

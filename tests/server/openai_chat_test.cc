@@ -1,0 +1,204 @@
+// Calls of tools and reasoning in OpenAI's chats, over sockets.
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "openai_fixture.h"
+
+namespace bl::test {
+namespace {
+
+constexpr const char* kTools =
+    R"(,"tools":[{"type":"function","function":{"name":"paint","strict":true,"parameters":{)"
+    R"("type":"object","properties":{"colour":{"enum":["red","blue"]},"gate":{"type":"boolean"}},)"
+    R"("required":["colour","gate"]}}},{"type":"function","function":{"name":"stop_all"}}])";
+
+void expect_call(const Json& call) {
+  EXPECT_EQ(call.at("type"), "function");
+  EXPECT_TRUE(call.at("id").get<std::string>().starts_with("call_"));
+  const Json arguments = Json::parse(call.at("function").at("arguments").get<std::string>());
+  if (call.at("function").at("name") == "stop_all") {
+    EXPECT_EQ(arguments, Json::object());
+    return;
+  }
+  EXPECT_EQ(call.at("function").at("name"), "paint");
+  EXPECT_TRUE(arguments.at("colour") == "red" || arguments.at("colour") == "blue") << arguments;
+  EXPECT_TRUE(arguments.at("gate").is_boolean());
+}
+
+// The message that the chunks of a stream add up to.
+struct Streamed {
+  std::string role, content, reasoning, finish;
+  std::map<int, Json> calls;
+  bool done = false;
+};
+
+Streamed read_stream(const std::string& body) {
+  Streamed all;
+  for (const SentEvent& event : sent_events(body)) {
+    EXPECT_FALSE(all.done);
+    if (event.data == "[DONE]") {
+      all.done = true;
+      continue;
+    }
+    const Json chunk = Json::parse(event.data);
+    if (chunk.at("choices").empty()) continue;
+    const Json& choice = chunk.at("choices").at(0);
+    const Json& delta = choice.at("delta");
+    all.role += delta.value("role", "");
+    all.content += delta.value("content", "");
+    all.reasoning += delta.value("reasoning_content", "");
+    for (const Json& call : delta.value("tool_calls", Json::array())) {
+      Json& into = all.calls[call.at("index").get<int>()];
+      if (into.is_null()) {
+        into = call;
+        EXPECT_FALSE(call.value("id", "").empty());
+      } else {
+        EXPECT_FALSE(call.contains("id"));
+        into["function"]["arguments"] = into["function"]["arguments"].get<std::string>() +
+                                        call.at("function").at("arguments").get<std::string>();
+      }
+    }
+    if (choice.at("finish_reason").is_string()) all.finish = choice.at("finish_reason");
+  }
+  return all;
+}
+
+class OpenAiChat : public OpenAiServer {};
+
+TEST_F(OpenAiChat, ForcedCallsAreMade) {
+  open();
+  for (int seed = 1; seed <= 4; ++seed) {
+    const std::string settings = fmt::format(
+        R"({},"tool_choice":"required","reasoning_budget":4,"max_tokens":500,"seed":{})", kTools,
+        seed);
+    const HttpAnswer answer = chat(settings);
+    ASSERT_EQ(answer.status, 200) << answer.body;
+    const Json choice = answer.json().at("choices").at(0);
+    const Json& message = choice.at("message");
+    ASSERT_TRUE(message.contains("tool_calls")) << message;
+    EXPECT_TRUE(choice.at("finish_reason") == "tool_calls" ||
+                choice.at("finish_reason") == "length");
+    if (choice.at("finish_reason") != "tool_calls") continue;
+    for (const Json& call : message.at("tool_calls")) expect_call(call);
+
+    const Streamed stream = read_stream(chat(settings + R"(,"stream":true)").body);
+    EXPECT_TRUE(stream.done);
+    EXPECT_EQ(stream.role, "assistant");
+    EXPECT_EQ(stream.finish, "tool_calls");
+    EXPECT_EQ(stream.reasoning, message.value("reasoning_content", ""));
+    ASSERT_EQ(stream.calls.size(), message.at("tool_calls").size());
+    for (const auto& [index, call] : stream.calls) {
+      expect_call(call);
+      EXPECT_EQ(call.at("function"),
+                message.at("tool_calls").at(static_cast<std::size_t>(index)).at("function"));
+    }
+  }
+}
+
+TEST_F(OpenAiChat, ANamedToolIsCalledOnce) {
+  open();
+  for (int seed = 1; seed <= 4; ++seed) {
+    const HttpAnswer answer =
+        chat(fmt::format(R"({},"tool_choice":{{"type":"function","function":{{"name":"paint"}}}},)"
+                         R"("reasoning_budget":4,"max_tokens":500,"seed":{})",
+                         kTools, seed));
+    ASSERT_EQ(answer.status, 200) << answer.body;
+    const Json choice = answer.json().at("choices").at(0);
+    EXPECT_EQ(choice.at("finish_reason"), "tool_calls");
+    ASSERT_EQ(choice.at("message").at("tool_calls").size(), 1u);
+    expect_call(choice.at("message").at("tool_calls").at(0));
+    EXPECT_EQ(choice.at("message").at("tool_calls").at(0).at("function").at("name"), "paint");
+    EXPECT_TRUE(choice.at("message").at("content").is_null());
+  }
+}
+
+// With none, and without tools, nothing is read as a call.
+TEST_F(OpenAiChat, NoCallsAreReadWhereNoneAreWanted) {
+  open();
+  const std::string forced =
+      R"(,"grammar":"root ::= \"<tool_call>{\\\"name\\\": \\\"paint\\\", )"
+      R"(\\\"arguments\\\": {}}</tool_call>\"","max_tokens":100,"reasoning_budget":0)";
+  for (const std::string& tools :
+       {std::string(), kTools + std::string(R"(,"tool_choice":"none")")}) {
+    const HttpAnswer answer = chat(tools + forced);
+    ASSERT_EQ(answer.status, 200) << answer.body;
+    const Json message = answer.json().at("choices").at(0).at("message");
+    EXPECT_FALSE(message.contains("tool_calls"));
+    EXPECT_EQ(message.at("content"),
+              R"(<tool_call>{"name": "paint", "arguments": {}}</tool_call>)");
+  }
+}
+
+TEST_F(OpenAiChat, ReasoningIsApartUnlessAskedOtherwise) {
+  open();
+  // The answer's own form applies behind reasoning.
+  const Json apart =
+      chat(R"(,"structural_tag":{"type":"structural_tag","format":{"type":"const_string",)"
+           R"("value":"so"}},"reasoning_budget":0,"max_tokens":100)")
+          .json()
+          .at("choices")
+          .at(0)
+          .at("message");
+  EXPECT_EQ(apart.at("content").get<std::string>().substr(0, 2), "so");
+  const HttpAnswer none = chat(R"(,"reasoning_format":"none","max_tokens":20)");
+  ASSERT_EQ(none.status, 200);
+  EXPECT_FALSE(none.json().at("choices").at(0).at("message").contains("reasoning_content"));
+}
+
+TEST_F(OpenAiChat, WrongToolsAreRefused) {
+  open();
+  const char* cases[] = {
+      R"(,"tool_choice":"required")",
+      R"(,"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":{"type":"function","function":{"name":"g"}})",
+      R"(,"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{"a":{"type":"string","pattern":"^+a$"}}}}}])",
+      R"(,"tools":[{"type":"function","function":{"name":"f","parameters":{"$ref":"#/none"}}}])",
+      R"(,"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{"a":{"$ref":"http://127.0.0.1:9/x"}}}}}])",
+  };
+  for (const char* more : cases) {
+    const HttpAnswer answer = chat(more);
+    EXPECT_EQ(answer.status, 400) << more << '\n' << answer.body;
+    EXPECT_FALSE(answer.json().at("error").at("message").get<std::string>().empty());
+  }
+}
+
+TEST_F(OpenAiChat, ALimitOfNothingComputesThePromptAlone) {
+  open();
+  const Json whole = chat(R"(,"max_tokens":0)").json();
+  EXPECT_EQ(whole.at("choices").at(0).at("message").at("content"), "");
+  EXPECT_EQ(whole.at("choices").at(0).at("finish_reason"), "length");
+  EXPECT_EQ(whole.at("usage").at("completion_tokens"), 0);
+  EXPECT_GT(whole.at("usage").at("prompt_tokens"), 0);
+  EXPECT_TRUE(read_stream(chat(R"(,"max_tokens":0,"stream":true)").body).done);
+}
+
+// The limit is larger than what fits: it is cut, and no error.
+TEST_F(OpenAiChat, LargeLimitsAreCut) {
+  open();
+  EXPECT_EQ(chat(R"(,"max_tokens":100000000,"stop":"e")").status, 200);
+  const HttpAnswer endless = chat(R"(,"max_tokens":-1,"logit_bias":{"257":100})");
+  EXPECT_EQ(endless.status, 200) << endless.body;
+}
+
+TEST_F(OpenAiChat, PromptsThatDoNotFitSaySoInAllWords) {
+  open();
+  const std::string word(std::size_t{1} << 16, 'a');
+  const HttpAnswer answer =
+      post("/v1/chat/completions", R"({"messages":[{"role":"user","content":")" + word + "\"}]}");
+  EXPECT_EQ(answer.status, 400);
+  const Json error = answer.json().at("error");
+  const std::string message = error.at("message");
+  const std::int64_t context = model_->engine().context();
+  EXPECT_NE(message.find(fmt::format("This model's maximum context length is {} tokens", context)),
+            message.npos);
+  EXPECT_NE(message.find("exceeds the available context size"), message.npos);
+  EXPECT_EQ(error.at("type"), "exceed_context_size_error");
+  EXPECT_EQ(error.at("code"), "context_length_exceeded");
+  EXPECT_GT(error.at("n_prompt_tokens"), 1 << 16);
+  EXPECT_EQ(error.at("n_ctx"), context);
+}
+
+}  // namespace
+}  // namespace bl::test
