@@ -119,6 +119,7 @@ std::shared_ptr<server::ServedModel> ServedModels::load(const server::LoadOrder&
       args.adapters.push_back({choice.name, folders[args.adapters.size()].folder, choice.weight});
     }
   }
+  args.has_seed = seed.has_value();
   args.sampling = sampling(args.engine->session().defaults().request);
   args.pooling = pooling.empty() ? read_pooling(order.path) : pooling_of(pooling);
   args.engine->warm_up();

@@ -139,3 +139,20 @@ function(bl_embed_documents variable function)
     VERBATIM)
   set(${variable} ${source} PARENT_SCOPE)
 endfunction()
+
+# bl_embed_files(VARIABLE FUNCTION FILES…): a source, put into VARIABLE, that defines FUNCTION() of this folder's
+# FUNCTION.h: any files by name, plain and compressed.
+function(bl_embed_files variable function)
+  set(source ${CMAKE_CURRENT_BINARY_DIR}/${function}.cc)
+  cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY ${CMAKE_SOURCE_DIR}/src OUTPUT_VARIABLE room)
+  set(script ${CMAKE_SOURCE_DIR}/cmake/embed_files.cmake)
+  add_custom_command(
+    OUTPUT ${source}
+    COMMAND ${CMAKE_COMMAND} -DOUT=${source} -DHEADER=${room}/${function}.h -DFUNCTION=${function}
+            "-DFILES=${ARGN}" -P ${script}
+    DEPENDS ${ARGN} ${script}
+    VERBATIM)
+  # As one of several files of a unity build it would be compiled again with each of them.
+  set_source_files_properties(${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  set(${variable} ${source} PARENT_SCOPE)
+endfunction()

@@ -95,6 +95,21 @@ else()
   list(APPEND third_party_shared simdjson)
 endif()
 
+# third_party_page_libraries: marked.js and purify.js, the libraries of the web page. Without them the page is built all
+# the same, with modules in their place that say so, and shows plain text.
+set(BL_PAGE_LIBRARIES "" CACHE PATH "folder with marked.js and purify.js; empty: fetched")
+set(page_libraries ${BL_PAGE_LIBRARIES})
+if(NOT page_libraries)
+  set(page_libraries ${CMAKE_BINARY_DIR}/third_party/page)
+  execute_process(COMMAND ${CMAKE_SOURCE_DIR}/tools/fetch_page_libraries ${page_libraries})
+endif()
+if(NOT EXISTS ${page_libraries}/marked.js OR NOT EXISTS ${page_libraries}/purify.js)
+  message(WARNING "the libraries of the web page could not be had (Debian: node-marked, node-dompurify): it will show "
+                  "answers as plain text instead of Markdown. Configure again once they can be fetched.")
+  set(page_libraries ${CMAKE_SOURCE_DIR}/web/absent)
+endif()
+set(third_party_page_libraries ${page_libraries}/marked.js ${page_libraries}/purify.js)
+
 # third::runtime: the C++ runtime, which a shared library of C++ must not have beside it twice.
 add_library(third_runtime INTERFACE)
 add_library(third::runtime ALIAS third_runtime)

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <utility>
 
+#include "base/check.h"
 #include "base/log.h"
 #include "server/routes.h"
 #include "server/status_routes.h"
@@ -16,10 +17,6 @@ namespace {
 constexpr std::chrono::seconds kTick{1};
 constexpr std::chrono::milliseconds kLook{20};
 constexpr const char* kNoRoute = "none";
-
-bool is_root(const http::Request& head) {
-  return head.path == "/" && (head.method == "HEAD" || head.method == "GET");
-}
 
 // Bodies are read as they are. A small compressed body may unfold to any size.
 void refuse_encoded_body(const http::Request& head) {
@@ -59,6 +56,7 @@ ApiServer::ApiServer(Options options)
   add_model_routes(router_, state_);
   add_admin_routes(router_, state_);
   add_adapter_routes(router_, state_);
+  add_page_routes(router_);
   http::Handlers handlers;
   handlers.request = [this](std::shared_ptr<http::Exchange> exchange) {
     handle(std::move(exchange));
@@ -119,7 +117,6 @@ std::optional<http::Response> ApiServer::check_head(const http::Request& head) c
       refuse_encoded_body(head);
       return std::nullopt;
     }
-    if (is_root(head)) return std::nullopt;
     if (!found.allowed.empty()) {
       throw HttpError(405, "", fmt::format("{} takes {}", head.path.substr(0, 200), found.allowed));
     }
@@ -164,9 +161,7 @@ void ApiServer::handle(std::shared_ptr<http::Exchange> exchange) {
   if (is_options) {
     return call.exchange->respond({200, {{"Allow", router_.methods_of(call.request().path)}}, {}});
   }
-  if (found.route == nullptr) {  // HEAD / and GET /
-    return call.exchange->respond(json_response(200, {{"name", "bitloom"}}));
-  }
+  BL_CHECK(found.route != nullptr);  // check_head() has refused the others
   if (!refusal.empty()) {
     return call.exchange->respond(
         error_response(found.route->shape, HttpError(429, "rate_limit_exceeded", refusal)));

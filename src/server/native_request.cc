@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <random>
 #include <utility>
 
 #include "api/request_error.h"
@@ -12,12 +11,6 @@
 
 namespace bl::server {
 namespace {
-
-std::uint64_t random_seed() {
-  // 32 bits: clients read the seed of an answer as a number of JavaScript's.
-  static thread_local std::mt19937 random{std::random_device{}()};
-  return random();
-}
 
 // The stages that a list of samplers can leave out, and the member that switches each off.
 struct Stage {
@@ -42,7 +35,6 @@ constexpr std::array kStages{Stage{"smoothing", "smoothing_factor", 0},
 SamplingParams native_sampling(const ServedModel& model) {
   SamplingParams sampling = model.sampling();
   sampling.penalize_prompt = true;
-  if (sampling.seed == 0) sampling.seed = random_seed();
   return sampling;
 }
 

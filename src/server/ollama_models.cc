@@ -106,16 +106,6 @@ void send_version(ServerState&, const Call& call) {
   call.exchange->respond(json_response(200, {{"version", kOllamaVersion}}));
 }
 
-// Ollama's own programs ask for "/" to find out whether it is there. Browsers get the page.
-void greet(ServerState&, const Call& call) {
-  const std::string* accept = call.request().field("accept");
-  if (accept != nullptr && accept->find("text/html") != std::string::npos) {
-    return call.exchange->respond(json_response(200, {{"name", "bitloom"}}));
-  }
-  call.exchange->respond(
-      {200, {{"Content-Type", "text/plain; charset=utf-8"}}, "Ollama is running"});
-}
-
 constexpr StateRoute kOllamaModelRoutes[] = {
     {"GET", "/api/tags", Access::kKey, "List the models, in Ollama's form", send_tags,
      ErrorShape::kOllama},
@@ -124,8 +114,7 @@ constexpr StateRoute kOllamaModelRoutes[] = {
     {"POST", "/api/show", Access::kKey, "Describe a model, in Ollama's form", send_shown,
      ErrorShape::kOllama},
     {"GET", "/api/version", Access::kKey, "The version of Ollama's API", send_version,
-     ErrorShape::kOllama},
-    {"GET", "/", Access::kOpen, "Tell that the server is running", greet}};
+     ErrorShape::kOllama}};
 
 }  // namespace
 

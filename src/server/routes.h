@@ -17,5 +17,6 @@ void add_request_routes(Router& router, ServerState& state);    // /v1/requests/
 void add_model_routes(Router& router, ServerState& state);      // /v1/models, /v1/model/load, …
 void add_admin_routes(Router& router, ServerState& state);      // templates, presets, tokens
 void add_adapter_routes(Router& router, ServerState& state);    // /v1/lora/load, …
+void add_page_routes(Router& router);                           // /, /ui/{name}
 
 }  // namespace bl::server

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/random_seed.h"
 
 namespace bl::server {
 namespace {
@@ -57,6 +58,12 @@ openai::RequestDefaults ServedModel::otherwise() const {
     defaults.adapters.push_back({adapter.name, adapter.weight});
   }
   return defaults;
+}
+
+SamplingParams ServedModel::sampling() const {
+  SamplingParams sampling = args_.sampling;
+  if (!args_.has_seed) sampling.seed = random_seed() & 0xffffffff;
+  return sampling;
 }
 
 void ServedModel::set_preset(const std::optional<SamplingPreset>& preset) {

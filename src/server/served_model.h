@@ -33,6 +33,7 @@ class ServedModel {
     SamplingParams sampling{};
     std::vector<ServedAdapter> adapters{};  // loaded already; `otherwise` need not have them
     std::optional<Pooling> pooling{};       // of embeddings; nothing: the last token
+    bool has_seed = false;  // requests that name no seed have that of `sampling`
   };
   explicit ServedModel(Args args);
 
@@ -46,7 +47,9 @@ class ServedModel {
 
   // What holds for requests that begin now.
   openai::RequestDefaults otherwise() const;
-  const SamplingParams& sampling() const { return args_.sampling; }
+  // What a request leaves open; with another seed at each call, below 2^32 because clients in
+  // JavaScript read seeds in answers.
+  SamplingParams sampling() const;
   const openai::Logprobs& logprobs() const { return logprobs_; }
 
   void set_preset(const std::optional<SamplingPreset>& preset);  // in place of the present one

@@ -27,6 +27,16 @@ TEST_F(OpenAiCompletions, EchoPutsThePromptInFront) {
   EXPECT_EQ(only.at("finish_reason"), "length");
 }
 
+TEST_F(OpenAiCompletions, ASeedIsDrawnForEachRequestThatHasNone) {
+  open();
+  const auto text_of = [&](const std::string& seed) {
+    const Json answer = choice(R"("prompt":"a","max_tokens":16,"temperature":2)" + seed);
+    return answer.at("text").dump(-1, ' ', true, Json::error_handler_t::replace);
+  };
+  EXPECT_NE(text_of(""), text_of(""));
+  EXPECT_EQ(text_of(R"(,"seed":7)"), text_of(R"(,"seed":7)"));
+}
+
 // As programs that score texts read them: one entry a token, the first without a probability.
 TEST_F(OpenAiCompletions, EchoHasTheLogprobsOfThePrompt) {
   open();

@@ -1,0 +1,30 @@
+# cmake -DOUT=FILE -DHEADER=room/x.h -DFUNCTION=x -DFILES="a.js;b.svg" -P embed_files.cmake
+# The files, and each of them compressed, as one C++ source that defines the function which HEADER declares.
+function(to_literal variable path)
+  file(READ ${path} hex HEX)
+  string(LENGTH "${hex}" digits)
+  math(EXPR bytes "${digits} / 2")
+  if(path MATCHES "\\.gz$")
+    # The compressor writes its time of day into bytes 4 to 7; builds of one source should not differ.
+    string(SUBSTRING "${hex}" 0 8 before)
+    string(SUBSTRING "${hex}" 16 -1 behind)
+    set(hex "${before}00000000${behind}")
+  endif()
+  # Lines of 40 bytes; the digits of an escape end at the next backslash.
+  string(REGEX REPLACE "([0-9a-f][0-9a-f])" "\\\\x\\1" escaped "${hex}")
+  string(REPEAT "." 160 line)
+  string(REGEX REPLACE "(${line})" "\\1\"\n\"" lines "${escaped}")
+  set(${variable} "std::string_view(\"${lines}\", ${bytes})" PARENT_SCOPE)
+endfunction()
+
+set(text "#include \"${HEADER}\"\n\nnamespace bl {\nnamespace {\nconstexpr EmbeddedFile kFiles[] = {\n")
+foreach(path ${FILES})
+  get_filename_component(name ${path} NAME)
+  file(ARCHIVE_CREATE OUTPUT ${OUT}.gz PATHS ${path} FORMAT raw COMPRESSION GZip COMPRESSION_LEVEL 9)
+  to_literal(bytes ${path})
+  to_literal(gzip ${OUT}.gz)
+  string(APPEND text "{\"${name}\",\n${bytes},\n${gzip}},\n")
+endforeach()
+file(REMOVE ${OUT}.gz)
+string(APPEND text "};\n}  // namespace\n\nstd::span<const EmbeddedFile> ${FUNCTION}() { return kFiles; }\n\n}  // namespace bl\n")
+file(WRITE ${OUT} "${text}")
