@@ -39,7 +39,7 @@ function(bl_module name)
 endfunction()
 
 # bl_test(name [THREADS] [NUMERIC] SOURCES a_test.cc ... DEPS module ... [LIBS library ...])
-# One test program a folder of tests/; each gtest case becomes one ctest case. THREADS: what it tests
+# One test program a folder of tests/; each gtest case becomes one ctest case (test_cases.cmake). THREADS: what it tests
 # shares memory between threads; target thread_tests and label `threads` gather these for preset tsan.
 # NUMERIC: it computes so much itself that it must be optimised under sanitizers, too.
 function(bl_test name)
@@ -64,7 +64,7 @@ function(bl_test name)
       target_compile_options(${name} PRIVATE -O0)
     endif()
   endif()
-  target_link_libraries(${name} PRIVATE bl_test_support GTest::gtest GTest::gtest_main)
+  target_link_libraries(${name} PRIVATE bl_test_support bl_test_main)
   foreach(dep ${ARG_DEPS})
     target_link_libraries(${name} PRIVATE bl_${dep})
   endforeach()
@@ -77,8 +77,11 @@ function(bl_test name)
     endif()
     add_dependencies(thread_tests ${name})
   endif()
-  # A busy machine may need more than the usual five seconds to start a program that lists its tests.
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120 PROPERTIES ${properties})
+  file(GENERATE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/${name}_cases.cmake CONTENT
+"include(${CMAKE_SOURCE_DIR}/cmake/test_cases.cmake)
+bl_test_cases($<TARGET_FILE:${name}> ${BL_SKIPPED_STATUS} ${properties})
+")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${CMAKE_CURRENT_BINARY_DIR}/${name}_cases.cmake)
 endfunction()
 
 # bl_fuzz(name SOURCES a_fuzz.cc DEPS module ...): a libFuzzer program. Its seeds are tests/fuzz/seeds/NAME.tar.xz, which

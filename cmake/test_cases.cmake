@@ -1,0 +1,55 @@
+# Read by ctest, after the build: makes tests of what a test program lists.
+
+# A case with so many parameters is one test, whose process runs all of them: starting a process for each, most of all
+# under sanitizers, would take longer than many of them run.
+set(most_processes_of_a_case 24)
+
+# bl_test_cases(PROGRAM STATUS PROPERTY value ...): a test for each case that PROGRAM lists. STATUS is its exit status
+# where nothing failed and something was skipped.
+function(bl_test_cases program skipped_status)
+  if(NOT EXISTS ${program})
+    get_filename_component(name ${program} NAME)
+    add_test(${name}_NOT_BUILT ${name}_NOT_BUILT)
+    return()
+  endif()
+  execute_process(COMMAND ${program} --gtest_list_tests OUTPUT_VARIABLE text RESULT_VARIABLE status TIMEOUT 120)
+  if(NOT status EQUAL 0)
+    message(FATAL_ERROR "${program} does not list its tests: ${status}")
+  endif()
+  # What a list of CMake's would take apart or join.
+  string(REGEX REPLACE "[][;]" "_" text "${text}")
+  string(REPLACE "\n" ";" lines "${text}")
+  set(suite "")
+  set(cases "")  # in their order; those of many parameters once
+  foreach(line IN LISTS lines)
+    if(line MATCHES "^([^ ]+)\\.( |$)")
+      set(suite ${CMAKE_MATCH_1})
+    elseif(line MATCHES "^  ([^/ ]+)(/[^ ]+)?( +# GetParam\\(\\) = (.*))?$")
+      set(case ${suite}.${CMAKE_MATCH_1})
+      set(parameter "${CMAKE_MATCH_2}")
+      set(value "${CMAKE_MATCH_4}")
+      list(APPEND cases ${case})
+      # Parameters without a name of their own are numbered; their values say more.
+      set(name ${case}${parameter})
+      if(parameter MATCHES "^/[0-9]+$" AND NOT value STREQUAL "")
+        set(name ${case}/${value})
+      endif()
+      list(APPEND parameters_${case} "${case}${parameter}")
+      list(APPEND names_${case} "${name}")
+    endif()
+  endforeach()
+  list(REMOVE_DUPLICATES cases)
+  foreach(case IN LISTS cases)
+    set(filters ${parameters_${case}})
+    set(names ${names_${case}})
+    list(LENGTH filters count)
+    if(count GREATER_EQUAL most_processes_of_a_case)
+      set(filters "${case}/*")
+      set(names ${case})
+    endif()
+    foreach(filter name IN ZIP_LISTS filters names)
+      add_test("${name}" ${program} "--gtest_filter=${filter}")
+      set_tests_properties("${name}" PROPERTIES SKIP_RETURN_CODE ${skipped_status} ${ARGN})
+    endforeach()
+  endforeach()
+endfunction()
