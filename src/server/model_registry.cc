@@ -103,8 +103,8 @@ ModelRegistry::Lease ModelRegistry::lease(const std::shared_ptr<Entry>& entry, U
   }
   if (Lease held = entry->lease.lock()) return held;
   // The entry knows its lease, which keeps this function until the entry is gone: so it must let
-  // go of the entry when it is called.
-  Lease made(entry->model.get(), [shared = shared_, entry](ServedModel*) mutable {
+  // go of the entry when it is called. (Captured without "entry =", it would be const and stay.)
+  Lease made(entry->model.get(), [shared = shared_, entry = entry](ServedModel*) mutable {
     const std::shared_ptr<Entry> ended = std::move(entry);
     const std::shared_ptr<RegistryShared> all = std::move(shared);
     {
