@@ -95,7 +95,8 @@ TEST_P(NamesOfCheckpoints, LeadToTheModelWithAnyPrefix) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, NamesOfCheckpoints,
-                         testing::ValuesIn(golden_models({"hf-tiny", "archs-tiny", "exl2-gptq"})),
+                         testing::ValuesIn(sampled_golden_models({"hf-tiny", "archs-tiny",
+                                                                  "exl2-gptq"})),
                          [](const auto& info) { return case_name(info.param); });
 
 // The name that is the architecture's own wins over one that is changed into it.

@@ -46,6 +46,14 @@ std::vector<std::string> golden_models(std::initializer_list<const char*> archiv
   return models;
 }
 
+std::vector<std::string> sampled_golden_models(std::initializer_list<const char*> archives) {
+  const std::vector<std::string> all = golden_models(archives);
+  constexpr std::size_t kStride = BL_SANITIZED ? 4 : 1;
+  std::vector<std::string> models;
+  for (std::size_t i = 0; i < all.size(); i += kStride) models.push_back(all[i]);
+  return models;
+}
+
 std::filesystem::path model_folder(const std::string& model) {
   const std::filesystem::path path(model);
   return golden_folder(path.parent_path().string()) / path.filename();

@@ -46,6 +46,9 @@ std::filesystem::path golden_folder(const std::string& name);
 std::vector<std::string> golden_names(const std::string& name);
 // All models of some of them: "hf-tiny/llama" is an archive of goldens and a folder in it.
 std::vector<std::string> golden_models(std::initializer_list<const char*> archives);
+// The same models, but every fourth under sanitizers, where loading one takes a second: for what
+// varies less than architectures do, all of which `Goldens` runs.
+std::vector<std::string> sampled_golden_models(std::initializer_list<const char*> archives);
 std::filesystem::path model_folder(const std::string& model);
 // Such a name as a test's.
 std::string case_name(std::string model);

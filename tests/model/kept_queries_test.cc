@@ -75,11 +75,10 @@ TEST_P(KeptQueries, GiveWhatAllRowsGive) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, KeptQueries,
-                         testing::ValuesIn(golden_models({"archs-tiny", "hf-tiny", "exl2-gptq"})),
-                         [](const testing::TestParamInfo<std::string>& info) {
-                           return case_name(info.param);
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    All, KeptQueries,
+    testing::ValuesIn(sampled_golden_models({"archs-tiny", "hf-tiny", "exl2-gptq"})),
+    [](const testing::TestParamInfo<std::string>& info) { return case_name(info.param); });
 
 // Steps of few tokens may be recorded, and stay what they are; so do those whose wanted rows would
 // be more spans than there are sequences.

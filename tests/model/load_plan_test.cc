@@ -212,10 +212,11 @@ TEST_P(LoadedInRanges, AddUpToTheWhole) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Goldens, LoadedInParts,
-                         testing::ValuesIn(golden_models({"archs-tiny", "hf-tiny", "exl2-gptq"})),
+                         testing::ValuesIn(sampled_golden_models({"archs-tiny", "hf-tiny",
+                                                                  "exl2-gptq"})),
                          [](const auto& info) { return case_name(info.param); });
 INSTANTIATE_TEST_SUITE_P(Goldens, LoadedInRanges,
-                         testing::ValuesIn(golden_models({"hf-tiny", "exl2-gptq"})),
+                         testing::ValuesIn(sampled_golden_models({"hf-tiny", "exl2-gptq"})),
                          [](const auto& info) { return case_name(info.param); });
 
 // Linears are numbered as they are planned, and adapters know them by these numbers.

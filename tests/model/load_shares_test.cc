@@ -130,7 +130,8 @@ TEST_P(LoadedShares, HaveEveryWeightOnce) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Goldens, LoadedShares,
-                         testing::ValuesIn(golden_models({"archs-tiny", "hf-tiny", "exl2-gptq"})),
+                         testing::ValuesIn(sampled_golden_models({"archs-tiny", "hf-tiny",
+                                                                  "exl2-gptq"})),
                          [](const auto& info) { return case_name(info.param); });
 
 // Products that are put together from shares: results side by side, or summed. Each share reads the

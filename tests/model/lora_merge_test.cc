@@ -81,25 +81,10 @@ Compared compare(const fs::path& folder, const AdapterFiles& files, const std::s
 
 class LoraMerge : public testing::TestWithParam<std::string> {};
 
-std::vector<std::string> models() {
-  std::vector<std::string> names;
-  for (const char* archive : {"hf-tiny", "archs-tiny", "exl2-gptq"}) {
-    for (const std::string& name : golden_names(archive)) {
-      names.push_back(std::string(archive) + "/" + name);
-    }
-  }
-  return names;
-}
-
-fs::path folder_of(const std::string& name) {
-  const fs::path path(name);
-  return golden_folder(path.parent_path().string()) / path.filename();
-}
-
 // Weights are rounded to the type of the file after the sum, so it is not exact: routing may tip,
 // and random quantized models amplify rounding.
 TEST_P(LoraMerge, EqualsComputingWithTheAdapter) {
-  const fs::path folder = folder_of(GetParam());
+  const fs::path folder = model_folder(GetParam());
   const auto backend = open_backend("ref", {});
   const ModelLoader loader(*backend, open_model_folder(folder), {});
   for (const bool other : {false, true}) {
@@ -113,12 +98,14 @@ TEST_P(LoraMerge, EqualsComputingWithTheAdapter) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Model, LoraMerge, testing::ValuesIn(models()),
+INSTANTIATE_TEST_SUITE_P(Model, LoraMerge,
+                         testing::ValuesIn(sampled_golden_models({"hf-tiny", "archs-tiny",
+                                                                  "exl2-gptq"})),
                          [](const auto& info) { return case_name(info.param); });
 
 TEST(LoraMergeTest, AWeightThatItsTypeCannotHoldIsSaid) {
   for (const char* name : {"exl2-gptq/exl2-4bit", "hf-tiny/gpt2"}) {
-    const fs::path folder = folder_of(name);
+    const fs::path folder = model_folder(name);
     const auto backend = open_backend("ref", {});
     const ModelFiles base = open_model_folder(folder);
     const ModelLoader loader(*backend, base, {});
@@ -165,7 +152,7 @@ TEST(LoraMergeTest, TiedHeads) {
 // comes on top of it, and in no other place.
 TEST(LoraMergeTest, WholeModules) {
   for (const char* name : {"hf-tiny/llama", "hf-tiny/llama-tied-headdim", "exl2-gptq/exl2-4bit"}) {
-    const fs::path folder = folder_of(name);
+    const fs::path folder = model_folder(name);
     const auto backend = open_backend("ref", {});
     const ModelLoader loader(*backend, open_model_folder(folder), {});
     const std::int64_t hidden = loader.spec().hidden;

@@ -130,11 +130,10 @@ TEST_P(PlanOfModel, PartsTakeWhatWasPlanned) {
   for (const int index : {0, 1}) check_share(GetParam(), {index, 2});
 }
 
-INSTANTIATE_TEST_SUITE_P(All, PlanOfModel,
-                         testing::ValuesIn(golden_models({"archs-tiny", "hf-tiny", "exl2-gptq"})),
-                         [](const testing::TestParamInfo<std::string>& info) {
-                           return case_name(info.param);
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    All, PlanOfModel,
+    testing::ValuesIn(sampled_golden_models({"archs-tiny", "hf-tiny", "exl2-gptq"})),
+    [](const testing::TestParamInfo<std::string>& info) { return case_name(info.param); });
 
 }  // namespace
 }  // namespace bl::test

@@ -265,7 +265,8 @@ TEST_P(WholeSequencesOf, CudaAreCloseToTransformers) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, WholeSequencesOf,
-                         testing::ValuesIn(golden_models({"archs-tiny", "hf-tiny"})), case_name_of);
+                         testing::ValuesIn(sampled_golden_models({"archs-tiny", "hf-tiny"})),
+                         case_name_of);
 
 // These models are larger, so the naive backend would take long, and they amplify rounding.
 class QuantizedWholeSequencesOf : public testing::TestWithParam<std::string> {};
