@@ -336,7 +336,7 @@ class Hostile(PageTest):
 
 class KeysAndModels(PageTest):
     arguments = ("--models", "MODELS", "--loras", "MODELS/loras", "--api-key", "ordinary-key", "--admin-key", "admin-key-1",
-                 "--regex", "([a-z]{2,9} )*", "-n", "12")
+                 "--regex", "([a-z]{2,9} )+", "-n", "12")
 
     def test_asks_for_the_keys_and_loads(self):
         page = self.browser
