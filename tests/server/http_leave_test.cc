@@ -44,8 +44,8 @@ class LeavingClient : public ServerFixture, public testing::WithParamInterface<K
     EngineOptions options;
     options.step_tokens = step_tokens;
     open({}, std::move(options));
-    brake_ = run_beside(engine(), [this] {
-      ++steps_;
+    brake_ = run_beside(engine(), [steps = steps_] {
+      ++*steps;
       std::this_thread::sleep_for(20ms);
     });
   }
@@ -60,7 +60,8 @@ class LeavingClient : public ServerFixture, public testing::WithParamInterface<K
   }
 
   std::optional<RequestHandle> brake_;
-  std::atomic<int> steps_{0};
+  // Shared with the engine's thread, which goes on until the base class has ended the server.
+  std::shared_ptr<std::atomic<int>> steps_ = std::make_shared<std::atomic<int>>(0);
 };
 
 TEST_P(LeavingClient, IsNoticedWhileItsAnswerIsMade) {
@@ -68,9 +69,9 @@ TEST_P(LeavingClient, IsNoticedWhileItsAnswerIsMade) {
   auto client = send(post_text(GetParam().path, GetParam().body));
   EXPECT_TRUE(becomes_true([&] { return stats().running > 1 && stats().decode_tokens > 20; }));
   client.reset();
-  const int left = steps_;
+  const int left = *steps_;
   EXPECT_TRUE(becomes_true([&] { return idle(); }));
-  EXPECT_LT(steps_ - left, 20) << "long before its thousand tokens";
+  EXPECT_LT(*steps_ - left, 20) << "long before its thousand tokens";
 }
 
 TEST_P(LeavingClient, IsNoticedInTheQueue) {

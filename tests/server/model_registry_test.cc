@@ -9,6 +9,7 @@
 #include "../http/raw_client.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "http_fixture.h"
 #include "model_server.h"
 
 namespace bl::test {
@@ -320,7 +321,8 @@ TEST_F(ModelRegistryTest, WhereMemoryIsShortAfterAllAnIdleModelGoes) {
   };
   open();
   ASSERT_EQ(complete("a").status, 200);
-  EXPECT_EQ(complete("b").status, 200);
+  // The request is done with its model shortly after its answer; until then the server is busy.
+  EXPECT_TRUE(becomes_true([&] { return complete("b").status == 200; }));
   EXPECT_EQ(state_of("a"), "unloaded");
   before_load_ = [](const server::LoadOrder&) { fail(ErrorCode::kOutOfMemory, "too little"); };
   const HttpAnswer refused = complete("org/c");
