@@ -9,6 +9,7 @@
 #include "lora_options.h"
 #include "model_options.h"
 #include "preset_option.h"
+#include "random_model_flags.h"
 #include "server/api_server.h"
 #include "speculation_flags.h"
 
@@ -35,6 +36,8 @@ struct ServedModels {
   LoraOptions lora;
   ConstraintOptions constraint;
   PresetOption preset;
+  RandomModelFlags random;
+  std::string tokenizer;
 
   template <class V>
   void visit(V&& v) {
@@ -71,6 +74,8 @@ struct ServedModels {
     speculation.visit(v);
     model.visit(v);
     lora.visit(v);
+    random.visit(v);
+    v(tokenizer, {"--tokenizer", "DIR", "folder with the tokenizer of a random model"});
   }
 
   // Checks everything that needs no model. Throws UsageError, and Error for a folder that does not
@@ -82,6 +87,9 @@ struct ServedModels {
   void load_first(server::ServerState& state) const;
 
  private:
+  // Whether it is the model that the options name.
+  bool is_first_model(const std::filesystem::path& path) const;
+  std::shared_ptr<const OpenedModel> random_model() const;
   std::shared_ptr<server::ServedModel> load(const server::LoadOrder& order, bool is_first) const;
   // The sampling parameters for what a request leaves open.
   SamplingParams sampling(SamplingParams of_model) const;
