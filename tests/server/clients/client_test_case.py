@@ -1,0 +1,80 @@
+"""What the tests of all clients share: a server with a model, and the schemas that answers are held to."""
+import os
+import pathlib
+import shutil
+import sys
+import tempfile
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent.parent
+sys.path[:0] = [str(ROOT / "tests/support"), str(ROOT / "tests/web")]
+import tiny_model  # noqa: E402
+from bitloom_server import Server  # noqa: E402
+
+KEY = "a-key-of-the-tests"
+ADMIN_KEY = "an-admin-key-of-the-tests"
+# In order of preference; the tiny random model answers in the right form, but with no sense.
+DEMO_MODELS = ("smollm2-135m-exl2-4.0", "smollm2-135m")
+
+# Every value is of bounded length, so that an answer of any model ends.
+CITY = {
+    "type": "object",
+    "properties": {"city": {"enum": ["Paris", "Rome", "Oslo"]}, "days": {"type": "integer", "minimum": 1, "maximum": 9},
+                   "warm": {"type": "boolean"}},
+    "required": ["city", "days", "warm"],
+    "additionalProperties": False,
+}
+TOOL = {"name": "get_weather", "description": "Tells the weather of a city", "parameters": CITY}
+QUESTION = "What is the weather in Paris for 3 days? Use the function."
+
+
+class ClientTestCase(unittest.TestCase):
+    """One server for all tests of a class; `run_tests` says in the environment with which binary."""
+    binary = os.environ.get("BITLOOM_BINARY")
+    models = pathlib.Path(os.environ.get("BITLOOM_MODELS", ROOT / "models"))
+    is_full = os.environ.get("BITLOOM_FULL") == "true"
+    arguments = ()
+
+    @classmethod
+    def setUpClass(cls):
+        cls.model_folder = cls._model()
+        cls.model = "demo"
+        cls.server = Server(cls.binary, "-m", cls.model_folder, "--alias", cls.model, "--threads", "2", "--parallel", "8",
+                            "--ctx", "4096", "--api-key", KEY, "--admin-key", ADMIN_KEY, *cls.arguments, patience=120, key=KEY)
+        cls.server.wait_until_ready()
+
+    @classmethod
+    def tearDownClass(cls):
+        status = cls.server.stop()
+        if cls.scratch:
+            shutil.rmtree(cls.scratch)
+        assert status == 0, f"the server ended with status {status}"
+
+    @classmethod
+    def _model(cls):
+        cls.scratch = None
+        for name in DEMO_MODELS:
+            if (cls.models / name / "config.json").exists():
+                return cls.models / name
+        cls.scratch = pathlib.Path(tempfile.mkdtemp(prefix="bitloom-clients-"))
+        tiny_model.make_model(cls.scratch / "tiny")
+        return cls.scratch / "tiny"
+
+    @classmethod
+    def has_demo_model(cls):
+        return cls.scratch is None
+
+    def assert_is_city(self, value):
+        """That a value keeps to the schema CITY."""
+        self.assertEqual(sorted(value), ["city", "days", "warm"])
+        self.assertIn(value["city"], CITY["properties"]["city"]["enum"])
+        self.assertIn(value["days"], range(1, 10))
+        self.assertIsInstance(value["warm"], bool)
+
+    def assert_server_is_well(self):
+        self.assertEqual(self.server.get("/health"), {"status": "ok"})
+
+
+def with_tools(arguments=()):
+    return ("--chat-template-file", str(HERE / "tools.jinja"), *arguments)
