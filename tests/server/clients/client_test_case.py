@@ -8,14 +8,12 @@ import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent.parent
-sys.path[:0] = [str(ROOT / "tests/support"), str(ROOT / "tests/web")]
-import tiny_model  # noqa: E402
+sys.path.insert(0, str(ROOT / "tests/support"))
 from bitloom_server import Server  # noqa: E402
+from demo_model import demo_model, demo_or_tiny_model  # noqa: E402
 
 KEY = "a-key-of-the-tests"
 ADMIN_KEY = "an-admin-key-of-the-tests"
-# In order of preference; the tiny random model answers in the right form, but with no sense.
-DEMO_MODELS = ("smollm2-135m-exl2-4.0", "smollm2-135m")
 
 # Every value is of bounded length, so that an answer of any model ends.
 CITY = {
@@ -38,7 +36,8 @@ class ClientTestCase(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.model_folder = cls._model()
+        cls.scratch = pathlib.Path(tempfile.mkdtemp(prefix="bitloom-clients-"))
+        cls.model_folder = demo_or_tiny_model(cls.models, cls.scratch)
         cls.model = "demo"
         cls.server = Server(cls.binary, "-m", cls.model_folder, "--alias", cls.model, "--threads", "2", "--parallel", "8",
                             "--ctx", "4096", "--api-key", KEY, "--admin-key", ADMIN_KEY, *cls.arguments, patience=120, key=KEY)
@@ -47,23 +46,12 @@ class ClientTestCase(unittest.TestCase):
     @classmethod
     def tearDownClass(cls):
         status = cls.server.stop()
-        if cls.scratch:
-            shutil.rmtree(cls.scratch)
+        shutil.rmtree(cls.scratch)
         assert status == 0, f"the server ended with status {status}"
 
     @classmethod
-    def _model(cls):
-        cls.scratch = None
-        for name in DEMO_MODELS:
-            if (cls.models / name / "config.json").exists():
-                return cls.models / name
-        cls.scratch = pathlib.Path(tempfile.mkdtemp(prefix="bitloom-clients-"))
-        tiny_model.make_model(cls.scratch / "tiny")
-        return cls.scratch / "tiny"
-
-    @classmethod
     def has_demo_model(cls):
-        return cls.scratch is None
+        return demo_model(cls.models) is not None
 
     def assert_is_city(self, value):
         """That a value keeps to the schema CITY."""
