@@ -12,6 +12,7 @@
 namespace bl::openai {
 namespace {
 
+constexpr std::size_t kMostSalt = 1024;
 constexpr const char* kWhat = "the request";
 
 // Fields of OpenAI's and vLLM's requests that would change the answer and are not implemented.
@@ -42,6 +43,7 @@ constexpr std::array kCommonFields{
     "stream_options",
     "skip_special_tokens",
     "adapters",
+    "cache_salt",
     "user",
     "store",
     "metadata",
@@ -114,6 +116,17 @@ std::vector<AdapterChoice> read_adapters(const OrderedJson& body,
     chosen.push_back(read_adapter((*list)[i], fmt::format("adapters[{}]", i), loaded));
   }
   return chosen;
+}
+
+std::string read_cache_salt(const OrderedJson& body) {
+  const OrderedJson* salt = given(body, "cache_salt");
+  if (salt == nullptr) return {};
+  const bool is_text = salt->is_string();
+  if (!is_text || salt->get_ref<const std::string&>().size() > kMostSalt) {
+    fail_at(ErrorCode::kInvalidArgument, "cache_salt",
+            "cache_salt should be a text of at most {} bytes", kMostSalt);
+  }
+  return salt->get<std::string>();
 }
 
 SamplingParams read_parameters(const OrderedJson& body, const std::optional<SamplingPreset>& preset,
@@ -191,6 +204,7 @@ RequestFields read_request_fields(const OrderedJson& body, const RequestDefaults
     fields.include_usage = read_flag(*options, "stream_options.include_usage", false);
   }
   fields.skip_special = read_flag(body, "skip_special_tokens", true);
+  fields.cache_salt = read_cache_salt(body);
   fields.constraint = read_form(body, otherwise.constraint);
   fields.adapters = read_adapters(body, otherwise.adapters);
   fields.sampling = read_parameters(body, otherwise.preset, sampling);
@@ -208,6 +222,7 @@ Request RequestFields::engine_request(std::vector<std::int32_t> prompt) const {
   request.constraint = constraint;
   request.adapters = adapters;
   request.skip_special = skip_special;
+  request.cache_salt = cache_salt;
   request.prompt_only = prompt_only;
   return request;
 }

@@ -31,6 +31,9 @@ struct RequestFields {
   ConstraintSpec constraint{};  // validated, but not compiled
   std::vector<AdapterChoice> adapters{};
   bool skip_special = true;
+  // Only requests with the same text here share cached prompts, so that nobody learns from how soon
+  // an answer begins what others have asked.
+  std::string cache_salt{};
   bool prompt_only = false;  // max_tokens is 0: the prompt is computed, and nothing follows it
   std::vector<std::string> unknown{};  // names of the fields that have no meaning here
 

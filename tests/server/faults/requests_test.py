@@ -149,6 +149,17 @@ class Parameters(FaultsTestCase):
             self.assertLess(poll.longest, 2, path)
             self.assertRegex(str(answer), "maximum context length is|prompt is too long")
 
+    def test_prompts_are_shared_only_with_whoever_has_the_same_salt(self):
+        def cached(**more):
+            answer = self.post("/v1/completions", {"prompt": "x" * 1000, "max_tokens": 1, **more})[1]
+            return answer["usage"]["prompt_tokens_details"]["cached_tokens"]
+        cached()
+        self.assertGreater(cached(), 500)
+        self.assertEqual(cached(cache_salt="mine"), 0)
+        self.assertGreater(cached(cache_salt="mine"), 500)
+        for salt in (7, "x" * 5000, ["a"]):
+            self.assert_refused("/v1/completions", {"prompt": "a", "cache_salt": salt})
+
     def test_media_are_refused_and_nothing_is_fetched(self):
         picture = "data:image/png;base64," + "A" * 1000
         with Listener() as listener:
