@@ -97,7 +97,7 @@ class Clients:
 
     async def tools(self):
         answer = (await self.good("/v1/chat/completions", chat("What is the weather in Rome?", tools=[{"type": "function", "function": TOOL}],
-                                                               tool_choice="required", max_tokens=200))).json()
+                                                               tool_choice="required", parallel_tool_calls=False, max_tokens=200))).json()
         call = answer["choices"][0]["message"]["tool_calls"][0]["function"]
         assert call["name"] == "get_weather" and json.loads(call["arguments"])["city"] in CITY["properties"]["city"]["enum"], answer
         self.tokens += answer["usage"]["completion_tokens"]

@@ -241,7 +241,7 @@ ConstraintSpec read_texts(const OrderedJson& body, std::string_view what, const 
 
 // Reads the one key of those listed in read_constraint() that is present.
 ConstraintSpec read_one(const OrderedJson& body, std::string_view what) {
-  constexpr std::array<std::pair<const char*, Kind>, 11> kKeys{{
+  constexpr std::array<std::pair<const char*, Kind>, 13> kKeys{{
       {"response_format", Kind::kNone},
       {"guided_choice", Kind::kNone},
       {"guided_prefix", Kind::kNone},
@@ -249,9 +249,11 @@ ConstraintSpec read_one(const OrderedJson& body, std::string_view what) {
       {"guided_json", Kind::kJsonSchema},
       {"regex_pattern", Kind::kRegex},
       {"guided_regex", Kind::kRegex},
+      {"regex", Kind::kRegex},
       {"grammar_string", Kind::kGrammar},
       {"grammar", Kind::kGrammar},
       {"guided_grammar", Kind::kGrammar},
+      {"ebnf", Kind::kGrammar},
       {"structural_tag", Kind::kStructuralTag},
   }};
   if (given(body, "guided_choice_ignore_case") != nullptr &&

@@ -1,7 +1,9 @@
 """The official `anthropic` client."""
 import asyncio
+import typing
 
 import anthropic
+import pydantic
 from client_test_case import CITY, KEY, QUESTION, TOOL, ClientTestCase, with_tools
 
 
@@ -12,7 +14,8 @@ class AnthropicTestCase(ClientTestCase):
         cls.client = anthropic.Anthropic(base_url=cls.server.address, api_key=KEY, max_retries=0, timeout=120)
 
     def options(self, text="Name a colour.", **more):
-        return {"model": self.model, "max_tokens": 16, "temperature": 0, "messages": [{"role": "user", "content": text}], **more}
+        # This version of the client has no `temperature` of its own.
+        return {"model": self.model, "max_tokens": 16, "extra_body": {"temperature": 0}, "messages": [{"role": "user", "content": text}], **more}
 
     def ask(self, text="Name a colour.", **more):
         return self.client.messages.create(**self.options(text, **more))
@@ -55,12 +58,21 @@ class Messages(AnthropicTestCase):
         self.assertEqual("".join(block.text for block in message.content), text[:text.index(stop)])
         turns = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": [{"type": "text", "text": "Hello"}]},
                  {"role": "user", "content": [{"type": "text", "text": "And on", "cache_control": {"type": "ephemeral"}}]}]
-        self.assertTrue(self.ask(messages=turns, system=[{"type": "text", "text": "Be brief."}], top_k=5, top_p=0.9,
-                                 metadata={"user_id": "x"}).content)
+        self.assertTrue(self.ask(messages=turns, system=[{"type": "text", "text": "Be brief."}],
+                                 extra_body={"top_k": 5, "top_p": 0.9}, metadata={"user_id": "x"}).content)
 
     def test_thinking_may_be_asked_for(self):
-        message = self.ask(max_tokens=1100, thinking={"type": "enabled", "budget_tokens": 1024}, temperature=1, stop_sequences=["e"])
-        self.assertTrue(all(block.type in ("text", "thinking") for block in message.content))
+        for thinking in ({"type": "enabled", "budget_tokens": 1024}, {"type": "adaptive"}, {"type": "between_tools"}, {"type": "disabled"}):
+            message = self.ask(max_tokens=1100, thinking=thinking, stop_sequences=["e"])
+            self.assertTrue(all(block.type in ("text", "thinking") for block in message.content), thinking)
+
+    def test_answers_have_the_form_that_is_asked_for(self):
+        class City(pydantic.BaseModel):
+            model_config = pydantic.ConfigDict(extra="forbid")
+            city: typing.Literal["Paris", "Rome", "Oslo"]
+            warm: bool
+        message = self.client.messages.parse(**self.options("A trip to Rome.", max_tokens=100), output_format=City)
+        self.assertIsInstance(message.parsed_output, City)
 
     def test_tokens_are_counted(self):
         options = {"model": self.model, "messages": [{"role": "user", "content": "Name a colour, please."}], "system": "Be brief."}
@@ -84,7 +96,7 @@ class Tools(AnthropicTestCase):
     tools = [{"name": TOOL["name"], "description": TOOL["description"], "input_schema": CITY}]
 
     def call(self, **more):
-        return self.options(QUESTION, tools=self.tools, tool_choice={"type": "any"}, max_tokens=200, **more)
+        return self.options(QUESTION, tools=self.tools, tool_choice={"type": "any", "disable_parallel_tool_use": True}, max_tokens=200, **more)
 
     def test_a_call_is_made_and_answered(self):
         message = self.client.messages.create(**self.call())

@@ -32,15 +32,17 @@ class ClientTestCase(unittest.TestCase):
     binary = os.environ.get("BITLOOM_BINARY")
     models = pathlib.Path(os.environ.get("BITLOOM_MODELS", ROOT / "models"))
     is_full = os.environ.get("BITLOOM_FULL") == "true"
+    wants_sense = True  # or else the tiny model will do, which answers in no time
+    context = 4096
     arguments = ()
 
     @classmethod
     def setUpClass(cls):
         cls.scratch = pathlib.Path(tempfile.mkdtemp(prefix="bitloom-clients-"))
-        cls.model_folder = demo_or_tiny_model(cls.models, cls.scratch)
+        cls.model_folder = demo_or_tiny_model(cls.models if cls.wants_sense else cls.scratch, cls.scratch)
         cls.model = "demo"
         cls.server = Server(cls.binary, "-m", cls.model_folder, "--alias", cls.model, "--threads", "2", "--parallel", "8",
-                            "--ctx", "4096", "--api-key", KEY, "--admin-key", ADMIN_KEY, *cls.arguments, patience=120, key=KEY)
+                            "--ctx", cls.context, "--api-key", KEY, "--admin-key", ADMIN_KEY, *cls.arguments, patience=120, key=KEY)
         cls.server.wait_until_ready()
 
     @classmethod

@@ -46,7 +46,7 @@ class LangChain(ClientTestCase):
         self.assertEqual(len(self.model_of().batch(["Say one", "Say two", "Say three"])), 3)
 
     def test_tools_are_bound_called_and_answered(self):
-        model = self.model_of(max_tokens=200).bind_tools([get_weather], tool_choice="required")
+        model = self.model_of(max_tokens=200).bind_tools([get_weather], tool_choice="required", parallel_tool_calls=False)
         message = model.invoke(QUESTION)
         self.assertEqual([call["name"] for call in message.tool_calls], ["get_weather"])
         result = get_weather.invoke(message.tool_calls[0])

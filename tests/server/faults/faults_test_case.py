@@ -71,12 +71,13 @@ class FaultsTestCase(unittest.TestCase):
         self.addCleanup(connection.close)
         return connection
 
-    def raw(self, data, timeout=PATIENCE):
-        """The answer to some bytes, up to the end of the connection."""
+    def raw(self, data, half_close=False):
+        """The answers to some bytes, up to the end of the connection. To a client that closes its half, the server need not answer."""
         connection = self.connect()
         connection.sendall(data)
-        connection.shutdown(socket.SHUT_WR)
-        return receive_all(connection, timeout)
+        if half_close:
+            connection.shutdown(socket.SHUT_WR)
+        return receive_all(connection)
 
     def ask(self, method, path, body=None, fields=None, timeout=PATIENCE):
         """(status, body) of one request; JSON is parsed."""

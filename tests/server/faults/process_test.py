@@ -97,7 +97,7 @@ class Storms(FaultsTestCase):
         def storm():
             connections = [socket.create_connection(("127.0.0.1", self.server.port)) for _ in range(200)]
             for i, connection in enumerate(connections):
-                whole = post_request("/v1/chat/completions", {"messages": [{"role": "user", "content": "x" * 500_000}]})
+                whole = post_request("/v1/chat/completions", {"messages": [{"role": "user", "content": "x" * 200_000}]})
                 connection.sendall(whole[:-1] if i % 2 else whole)
             time.sleep(0.5)
             for connection in connections:
