@@ -20,7 +20,11 @@ class Server:
         self.fields = {"Content-Type": "application/json", **({"Authorization": "Bearer " + key} if key else {})}
         self.process = subprocess.Popen([binary, "serve", "--port", "0", "--access-log", "none", *map(str, arguments)],
                                         stdout=self.log, stderr=self.log)
-        self.address = self._address()
+        try:
+            self.address = self._address()
+        except BaseException:
+            self.process.kill()
+            raise
 
     def text(self):
         """What the server has printed so far."""
@@ -44,7 +48,14 @@ class Server:
         return int(self.address.rsplit(":", 1)[1])
 
     def wait_until_ready(self):
-        """Waits until the model is loaded."""
+        """Waits until the model is loaded; a server that does not come to that is killed."""
+        try:
+            return self._ready()
+        except BaseException:
+            self.process.kill()
+            raise
+
+    def _ready(self):
         end = time.monotonic() + self.patience
         while time.monotonic() < end:
             if self.process.poll() is not None:
