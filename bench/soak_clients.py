@@ -25,7 +25,7 @@ WRONG = [
     ("/v1/completions", {"prompt": "x", "temperature": -1}, 400), ("/v1/completions", {"prompt": "x", "n": 1_000_000}, 400),
     ("/v1/completions", {"prompt": [10 ** 9]}, 400), ("/v1/completions", {"prompt": "x " * 60000}, 400),
     ("/v1/completions", {"prompt": "x", "logit_bias": {"999999999": 1}}, 400),
-    ("/v1/completions", {"prompt": "x", "regex": "foo**"}, 400), ("/v1/completions", {"prompt": "x", "grammar": "root ::= ("}, 400),
+    ("/v1/completions", {"prompt": "x", "guided_regex": "foo**"}, 400), ("/v1/completions", {"prompt": "x", "grammar": "root ::= ("}, 400),
     ("/v1/completions", {"prompt": "x", "json_schema": {"$ref": "http://elsewhere/"}}, 400),
     ("/v1/messages", {"messages": [{"role": "user", "content": 1}]}, 400), ("/v1/responses", {"input": "x", "previous_response_id": "r"}, 400),
     ("/api/chat", {"model": "demo", "messages": [{"role": "king", "content": "x"}]}, 400), ("/v1/embeddings", {}, 400),
@@ -104,7 +104,7 @@ class Clients:
 
     async def forms(self):
         form = random.choice(({"response_format": {"type": "json_schema", "json_schema": {"name": "city", "schema": CITY}}},
-                              {"regex": "(yes|no), [a-z]{3,12}"}))
+                              {"guided_regex": "(yes|no), [a-z]{3,12}"}))
         answer = (await self.good("/v1/chat/completions", chat("A trip to Oslo.", **form, max_tokens=100))).json()
         text = answer["choices"][0]["message"]["content"]
         assert json.loads(text)["days"] in range(1, 10) if "response_format" in form else text.startswith(("yes, ", "no, ")), text

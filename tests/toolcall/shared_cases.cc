@@ -66,7 +66,8 @@ const SharedCases::KnownTemplate& SharedCases::known(const Json& document) {
 std::optional<SharedCase> SharedCases::next() {
   std::string line;
   if (!std::getline(lines_, line)) return std::nullopt;
-  SharedCase result{.document = parse_json(line, "case")};
+  SharedCase result;
+  result.document = parse_json(line, "case");
   OrderedJson variables = parse_ordered_json(line, "case").at("variables");
   const KnownTemplate& chat = known(result.document);
   result.format = &chat.format;
