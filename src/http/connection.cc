@@ -145,8 +145,8 @@ void Connection::parse() {
     const std::size_t used = parser_->put(buffer_.data(), code);
     buffer_.consume(used);
     if (code == error::need_more) {
-      // The buffer holds the beginning of a line of the header, a chunk or the trailers. A bare line
-      // feed there never becomes right, and the parser would wait for more.
+      // The buffer holds the beginning of a line of the header, a chunk or the trailers. A bare
+      // line feed there never becomes right, and the parser would wait for more.
       if (buffer_.size() < kMostAhead && !has_bare_line_feed(text_of(buffer_))) break;
       code = parser_->is_header_done() ? error::bad_chunk : error::header_limit;
     }
