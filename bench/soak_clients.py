@@ -99,7 +99,9 @@ class Clients:
         answer = (await self.good("/v1/chat/completions", chat("What is the weather in Rome?", tools=[{"type": "function", "function": TOOL}],
                                                                tool_choice="required", parallel_tool_calls=False, max_tokens=200))).json()
         call = answer["choices"][0]["message"]["tool_calls"][0]["function"]
-        assert call["name"] == "get_weather" and json.loads(call["arguments"])["city"] in CITY["properties"]["city"]["enum"], answer
+        assert call["name"] == "get_weather", answer
+        if answer["choices"][0]["finish_reason"] == "tool_calls":
+            assert json.loads(call["arguments"])["city"] in CITY["properties"]["city"]["enum"], answer
         self.tokens += answer["usage"]["completion_tokens"]
 
     async def forms(self):
@@ -107,7 +109,8 @@ class Clients:
                               {"guided_regex": "(yes|no), [a-z]{3,12}"}))
         answer = (await self.good("/v1/chat/completions", chat("A trip to Oslo.", **form, max_tokens=100))).json()
         text = answer["choices"][0]["message"]["content"]
-        assert json.loads(text)["days"] in range(1, 10) if "response_format" in form else text.startswith(("yes, ", "no, ")), text
+        if answer["choices"][0]["finish_reason"] == "stop":  # else the limit has cut it
+            assert json.loads(text)["days"] in range(1, 10) if "response_format" in form else text.startswith(("yes, ", "no, ")), text
         self.tokens += answer["usage"]["completion_tokens"]
 
     async def leaves(self):

@@ -71,7 +71,7 @@ class Messages(AnthropicTestCase):
             model_config = pydantic.ConfigDict(extra="forbid")
             city: typing.Literal["Paris", "Rome", "Oslo"]
             warm: bool
-        message = self.client.messages.parse(**self.options("A trip to Rome.", max_tokens=100), output_format=City)
+        message = self.client.messages.parse(**self.options("A trip to Rome.", max_tokens=400), output_format=City)
         self.assertIsInstance(message.parsed_output, City)
 
     def test_tokens_are_counted(self):
@@ -96,7 +96,7 @@ class Tools(AnthropicTestCase):
     tools = [{"name": TOOL["name"], "description": TOOL["description"], "input_schema": CITY}]
 
     def call(self, **more):
-        return self.options(QUESTION, tools=self.tools, tool_choice={"type": "any", "disable_parallel_tool_use": True}, max_tokens=200, **more)
+        return self.options(QUESTION, tools=self.tools, tool_choice={"type": "any", "disable_parallel_tool_use": True}, max_tokens=400, **more)
 
     def test_a_call_is_made_and_answered(self):
         message = self.client.messages.create(**self.call())

@@ -46,7 +46,7 @@ class LangChain(ClientTestCase):
         self.assertEqual(len(self.model_of().batch(["Say one", "Say two", "Say three"])), 3)
 
     def test_tools_are_bound_called_and_answered(self):
-        model = self.model_of(max_tokens=200).bind_tools([get_weather], tool_choice="required", parallel_tool_calls=False)
+        model = self.model_of(max_tokens=400).bind_tools([get_weather], tool_choice="required", parallel_tool_calls=False)
         message = model.invoke(QUESTION)
         self.assertEqual([call["name"] for call in message.tool_calls], ["get_weather"])
         result = get_weather.invoke(message.tool_calls[0])
@@ -62,7 +62,7 @@ class LangChain(ClientTestCase):
     def test_structured_output_by_every_method(self):
         for method in ("json_schema", "function_calling"):
             with self.subTest(method):
-                model = self.model_of(max_tokens=200).with_structured_output(City, method=method)
+                model = self.model_of(max_tokens=400).with_structured_output(City, method=method)
                 self.assertIsInstance(model.invoke("Plan a trip to Rome."), City)
 
     def test_responses_route(self):

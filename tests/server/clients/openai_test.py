@@ -178,19 +178,19 @@ class Forms(OpenAiTestCase):
 
     def test_parsed_answers_are_objects(self):
         answer = self.client.chat.completions.parse(
-            model=self.model, messages=[{"role": "user", "content": "Describe a trip to Rome."}], response_format=City, max_tokens=100)
+            model=self.model, messages=[{"role": "user", "content": "Describe a trip to Rome."}], response_format=City, max_tokens=400)
         self.assertIsInstance(answer.choices[0].message.parsed, City)
 
     def test_schemas_and_json(self):
         form = {"type": "json_schema", "json_schema": {"name": "city", "strict": True, "schema": CITY}}
-        self.assert_is_city(json.loads(self.chat(response_format=form, max_tokens=100, temperature=1).choices[0].message.content))
+        self.assert_is_city(json.loads(self.chat(response_format=form, max_tokens=400, temperature=1).choices[0].message.content))
         text = self.chat("Reply in JSON.", response_format={"type": "json_object"}, max_tokens=60).choices[0]
         if text.finish_reason == "stop":
             self.assertIsInstance(json.loads(text.message.content), dict)
 
     def test_a_stream_parses_too(self):
         with self.client.chat.completions.stream(
-                model=self.model, messages=[{"role": "user", "content": "A trip to Oslo."}], response_format=City, max_tokens=100) as stream:
+                model=self.model, messages=[{"role": "user", "content": "A trip to Oslo."}], response_format=City, max_tokens=400) as stream:
             final = stream.get_final_completion()
         self.assertIsInstance(final.choices[0].message.parsed, City)
 
@@ -208,7 +208,7 @@ class Tools(OpenAiTestCase):
     tools = [{"type": "function", "function": TOOL}]
 
     def test_a_call_is_made_and_answered(self):
-        answer = self.chat(QUESTION, tools=self.tools, tool_choice="required", parallel_tool_calls=False, max_tokens=200)
+        answer = self.chat(QUESTION, tools=self.tools, tool_choice="required", parallel_tool_calls=False, max_tokens=400)
         choice = answer.choices[0]
         self.assertEqual(choice.finish_reason, "tool_calls")
         call = choice.message.tool_calls[0]
@@ -222,17 +222,17 @@ class Tools(OpenAiTestCase):
 
     def test_a_named_tool_is_called(self):
         others = [*self.tools, {"type": "function", "function": {"name": "other", "parameters": {"type": "object", "properties": {}}}}]
-        answer = self.chat(QUESTION, tools=others, tool_choice={"type": "function", "function": {"name": "get_weather"}}, max_tokens=200)
+        answer = self.chat(QUESTION, tools=others, tool_choice={"type": "function", "function": {"name": "get_weather"}}, max_tokens=400)
         self.assertEqual([call.function.name for call in answer.choices[0].message.tool_calls], ["get_weather"])
 
     def test_no_call_is_made_where_none_is_wanted(self):
         answer = self.chat(QUESTION, tools=self.tools, tool_choice="none")
         self.assertIsNone(answer.choices[0].message.tool_calls)
-        self.assertIn(self.chat(QUESTION, tools=self.tools, max_tokens=100).choices[0].finish_reason,
+        self.assertIn(self.chat(QUESTION, tools=self.tools, max_tokens=400).choices[0].finish_reason,
                       ("stop", "length", "tool_calls"))
 
     def test_arguments_are_streamed(self):
-        chunks = list(self.chat(QUESTION, tools=self.tools, tool_choice="required", parallel_tool_calls=False, max_tokens=200, stream=True))
+        chunks = list(self.chat(QUESTION, tools=self.tools, tool_choice="required", parallel_tool_calls=False, max_tokens=400, stream=True))
         deltas = [delta for chunk in chunks for delta in chunk.choices[0].delta.tool_calls or []]
         self.assertEqual({delta.index for delta in deltas}, {0})
         self.assertEqual([delta.function.name for delta in deltas if delta.function.name], ["get_weather"])
@@ -244,11 +244,11 @@ class Tools(OpenAiTestCase):
         tool = openai.pydantic_function_tool(City)
         answer = self.client.chat.completions.parse(
             model=self.model, messages=[{"role": "user", "content": QUESTION}], tools=[tool], tool_choice="required",
-            parallel_tool_calls=False, max_tokens=200)
+            parallel_tool_calls=False, max_tokens=400)
         self.assertIsInstance(answer.choices[0].message.tool_calls[0].function.parsed_arguments, City)
         with self.client.chat.completions.stream(
                 model=self.model, messages=[{"role": "user", "content": QUESTION}], tools=[tool], tool_choice="required",
-                parallel_tool_calls=False, max_tokens=200) as stream:
+                parallel_tool_calls=False, max_tokens=400) as stream:
             final = stream.get_final_completion()
         self.assertIsInstance(final.choices[0].message.tool_calls[0].function.parsed_arguments, City)
 
@@ -277,14 +277,14 @@ class Responses(OpenAiTestCase):
         self.assertEqual([event.sequence_number for event in events], list(range(len(events))))
 
     def test_the_streaming_helper_adds_up(self):
-        with self.client.responses.stream(model=self.model, input="A trip to Rome.", text_format=City, max_output_tokens=100) as stream:
+        with self.client.responses.stream(model=self.model, input="A trip to Rome.", text_format=City, max_output_tokens=400) as stream:
             text = "".join(event.delta for event in stream if event.type == "response.output_text.delta")
             final = stream.get_final_response()
         self.assertEqual(final.output_text, text)
         self.assertIsInstance(final.output_parsed, City)
 
     def test_calls_go_there_and_back(self):
-        answer = self.respond(input=QUESTION, tools=self.tools, tool_choice="required", parallel_tool_calls=False, max_output_tokens=200)
+        answer = self.respond(input=QUESTION, tools=self.tools, tool_choice="required", parallel_tool_calls=False, max_output_tokens=400)
         calls = [item for item in answer.output if item.type == "function_call"]
         self.assertEqual([call.name for call in calls], ["get_weather"])
         self.assert_is_city(json.loads(calls[0].arguments))
@@ -294,7 +294,7 @@ class Responses(OpenAiTestCase):
         self.assertIn(further.status, ("completed", "incomplete"))
 
     def test_parsed_answers_are_objects(self):
-        answer = self.client.responses.parse(model=self.model, input="A trip to Rome.", text_format=City, max_output_tokens=100)
+        answer = self.client.responses.parse(model=self.model, input="A trip to Rome.", text_format=City, max_output_tokens=400)
         self.assertIsInstance(answer.output_parsed, City)
 
     def test_nothing_is_stored(self):
