@@ -38,6 +38,7 @@ constexpr std::array kOwnFields{"messages",
                                 "thinking_budget_tokens",
                                 "thinking_token_budget",
                                 "verbosity",
+                                "timings_per_token",
                                 "echo",
                                 "suffix",
                                 "functions"};
@@ -67,9 +68,11 @@ void read_reasoning(const OrderedJson& body, OrderedJson& variables) {
   }
 }
 
-// Later ones win: the object "reasoning", fields of the body, the variables themselves.
-OrderedJson read_template_variables(const OrderedJson& body) {
+// Later ones win: the server's own choice, the object "reasoning", fields of the body, the variables
+// themselves.
+OrderedJson read_template_variables(const OrderedJson& body, const RequestDefaults& otherwise) {
   OrderedJson variables = OrderedJson::object();
+  if (otherwise.reasoning) switch_reasoning(variables, *otherwise.reasoning);
   read_reasoning(body, variables);
   if (const OrderedJson* effort = given(body, "reasoning_effort")) set_effort(variables, *effort);
   for (const char* key : {"enable_thinking", "verbosity"}) {
@@ -203,6 +206,12 @@ bool reads_reasoning_apart(const OrderedJson& body) {
           json_shown(*format));
 }
 
+bool switches_reasoning_off(const OrderedJson& variables) {
+  return std::any_of(kReasoningSwitches.begin(), kReasoningSwitches.end(), [&](const char* name) {
+    return variables.contains(name) && variables[name] == false;
+  });
+}
+
 std::string without_end_space(const std::string& text) {
   const std::size_t end = text.find_last_not_of(" \t\r\n");
   return text.substr(0, end == text.npos ? 0 : end + 1);
@@ -259,7 +268,7 @@ ChatRequest ChatRequest::read(const OrderedJson& body, const RequestDefaults& ot
   refuse_fields(body, kRefused);
   ChatRequest request{read_request_fields(body, otherwise, sampling)};
   request.unknown = unknown_fields(body, kOwnFields);
-  request.template_variables = read_template_variables(body);
+  request.template_variables = read_template_variables(body, otherwise);
   const OrderedJson* messages = given(body, "messages");
   request.messages = template_messages(messages == nullptr ? OrderedJson() : *messages);
   request.continues_message = reads_continuation(body, request.messages);
@@ -267,6 +276,7 @@ ChatRequest ChatRequest::read(const OrderedJson& body, const RequestDefaults& ot
   request.tool_choice = read_tool_choice(body);
   request.reasoning_budget = read_budget(body);
   request.separate_reasoning = reads_reasoning_apart(body);
+  request.timings_per_token = read_flag(body, "timings_per_token", false);
   request.special_tokens_in_messages = otherwise.special_tokens_in_messages;
   const OrderedJson* tools = given(body, "tools");
   if (tools != nullptr && request.tool_choice.kind != ToolChoice::Kind::kNone) {
@@ -300,7 +310,16 @@ ChatRequest::Prompt ChatRequest::render(const ModelText& text, const TemplateFor
     prompt.start = find_answer_start(format.answers, prompt.text.text,
                                      generation_tail(prompt.text.text, without));
   }
+  // A template that has no switch opens the reasoning all the same: it ends before it begins.
+  if (prompt.start.in_reasoning && switches_reasoning_off(template_variables)) {
+    prompt.text.text += format.answers.reasoning.close.front().opening();
+    prompt.start = {};
+  }
   return prompt;
+}
+
+std::string ChatRequest::prompt_text(const ModelText& text, AnswerFormats& formats) const {
+  return render(text, formats.of(text, !tools.is_null())).text.text;
 }
 
 ChatTurn ChatRequest::turn(const ModelText& text, AnswerFormats& formats) const {

@@ -39,6 +39,7 @@ struct ChatRequest : RequestFields {
   ReasoningBudget reasoning_budget{};
   bool separate_reasoning = true;  // reasoning_format: otherwise reasoning is content
   bool special_tokens_in_messages = false;
+  bool timings_per_token = false;  // a stream tells how fast it is made in every chunk
   bool continues_message = false;  // the answer goes on with the last message, an assistant's
   // Further variables of the template: chat_template_kwargs and the fields that stand for some.
   OrderedJson template_variables{};
@@ -50,6 +51,8 @@ struct ChatRequest : RequestFields {
   // Throws what render_chat() and Tokenizer::encode() throw, and kNotFound where the model has no
   // template.
   ChatTurn turn(const ModelText& text, AnswerFormats& formats) const;
+  // The text of that prompt. Throws what render_chat() throws, and kNotFound as turn() does.
+  std::string prompt_text(const ModelText& text, AnswerFormats& formats) const;
 
  private:
   struct Prompt {

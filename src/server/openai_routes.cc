@@ -10,6 +10,7 @@
 #include "api/completion_stream.h"
 #include "base/json.h"
 #include "server/chat_reply.h"
+#include "server/chat_timings.h"
 #include "server/routes.h"
 #include "server/sse.h"
 
@@ -34,16 +35,21 @@ class ChatStreamReply : public ChatReply {
       : ChatReply(chat.turn.reading, choices_of(body)),
         model_(chat.model),
         body_(std::move(body)),
-        chunks_(std::move(head), body_, chat.turn.request.prompt, model_->logprobs()) {}
+        chunks_(std::move(head), body_, chat.turn.request.prompt, model_->logprobs()),
+        timings_(chat.prompt_tokens(), body_.timings_per_token) {}
 
   void on_news(const Event& event, const std::vector<AnswerEvent>& news,
                http::Exchange& to) override {
-    for (const Json& chunk : chunks_.push(event, news, reader(event.choice))) {
-      stream_.data(to, chunk);
-    }
+    timings_.add(event);
+    std::vector<Json> chunks = chunks_.push(event, news, reader(event.choice));
+    if (!chunks.empty() && timings_.wanted(event)) chunks.back()["timings"] = timings_.json();
+    for (const Json& chunk : chunks) stream_.data(to, chunk);
   }
   void on_end(http::Exchange& to) override {
-    if (const auto usage = chunks_.usage_chunk()) stream_.data(to, *usage);
+    if (auto usage = chunks_.usage_chunk()) {
+      (*usage)["timings"] = timings_.json();
+      stream_.data(to, *usage);
+    }
     stream_.last(to);
     to.end();
   }
@@ -57,6 +63,7 @@ class ChatStreamReply : public ChatReply {
   std::shared_ptr<ServedModel> model_;
   openai::ChatRequest body_;
   openai::ChatStream chunks_;
+  ChatTimings timings_;
   SseStream stream_;
 };
 
@@ -68,14 +75,17 @@ class WholeChatReply : public ChatReply {
         body_(std::move(body)),
         head_(std::move(head)),
         prompt_(chat.turn.request.prompt),
+        timings_(chat.prompt_tokens(), false),
         choices_(choices_of(body_)) {}
 
   void on_news(const Event& event, const std::vector<AnswerEvent>& news, http::Exchange&) override {
+    timings_.add(event);
     choices_[static_cast<std::size_t>(event.choice)].add(event, news, reader(event.choice));
   }
   void on_end(http::Exchange& to) override {
-    to.respond(
-        json_response(200, chat_completion(head_, body_, {prompt_, choices_}, model_->logprobs())));
+    Json answer = chat_completion(head_, body_, {prompt_, choices_}, model_->logprobs());
+    answer["timings"] = timings_.json();
+    to.respond(json_response(200, answer));
   }
   void on_error(const Error& error, http::Exchange& to) override {
     to.respond(error_response(ErrorShape::kOpenAi, error));
@@ -86,6 +96,7 @@ class WholeChatReply : public ChatReply {
   openai::ChatRequest body_;
   openai::AnswerHead head_;
   std::vector<std::int32_t> prompt_;
+  ChatTimings timings_;
   std::vector<openai::ChatChoice> choices_;
 };
 

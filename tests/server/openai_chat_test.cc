@@ -48,7 +48,9 @@ Streamed read_stream(const std::string& body) {
     const Json& choice = chunk.at("choices").at(0);
     const Json& delta = choice.at("delta");
     all.role += delta.value("role", "");
-    all.content += delta.value("content", "");
+    if (delta.contains("content") && delta["content"].is_string()) {
+      all.content += delta["content"].get<std::string>();
+    }
     all.reasoning += delta.value("reasoning_content", "");
     for (const Json& call : delta.value("tool_calls", Json::array())) {
       Json& into = all.calls[call.at("index").get<int>()];
