@@ -67,8 +67,8 @@ struct ServedModels {
     v(seed, {"--seed", "N", "seed of the random draws", "another one for each request"});
     v(chat_template, {"--chat-template-file,--template", "FILE",
                       "a Jinja template to use instead of the model's"});
-    v(reasoning, {"--reasoning", "on|off|auto",
-                  "think before answering, if the template has a switch"});
+    v(reasoning,
+      {"--reasoning", "on|off|auto", "think before answering, if the template has a switch"});
     preset.visit(v);
     constraint.visit(v);
     speculation.visit(v);

@@ -39,6 +39,7 @@ constexpr std::array kOwnFields{"messages",
                                 "thinking_token_budget",
                                 "verbosity",
                                 "timings_per_token",
+                                "verbose",
                                 "echo",
                                 "suffix",
                                 "functions"};
@@ -68,8 +69,8 @@ void read_reasoning(const OrderedJson& body, OrderedJson& variables) {
   }
 }
 
-// Later ones win: the server's own choice, the object "reasoning", fields of the body, the variables
-// themselves.
+// Later ones win: the server's own choice, the object "reasoning", fields of the body, the
+// variables themselves.
 OrderedJson read_template_variables(const OrderedJson& body, const RequestDefaults& otherwise) {
   OrderedJson variables = OrderedJson::object();
   if (otherwise.reasoning) switch_reasoning(variables, *otherwise.reasoning);
@@ -276,6 +277,7 @@ ChatRequest ChatRequest::read(const OrderedJson& body, const RequestDefaults& ot
   request.tool_choice = read_tool_choice(body);
   request.reasoning_budget = read_budget(body);
   request.separate_reasoning = reads_reasoning_apart(body);
+  request.verbose = read_flag(body, "verbose", false);
   request.timings_per_token = read_flag(body, "timings_per_token", false);
   request.special_tokens_in_messages = otherwise.special_tokens_in_messages;
   const OrderedJson* tools = given(body, "tools");

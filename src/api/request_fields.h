@@ -20,7 +20,8 @@ struct RequestDefaults {
   std::vector<AdapterChoice> adapters{};   // also the weights of adapters that a body only names
   // Special tokens that messages spell become tokens. Otherwise only the template makes them.
   bool special_tokens_in_messages = false;
-  std::optional<bool> reasoning{};  // whether answers begin with it; nothing: as the template has it
+  std::optional<bool>
+      reasoning{};  // whether answers begin with it; nothing: as the template has it
 };
 
 // The fields that chat and text completions have in common.

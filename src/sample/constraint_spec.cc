@@ -146,7 +146,11 @@ ConstraintSpec read_format(const OrderedJson& format, std::string_view what) {
   }
   const std::string type = text_of(member(format, what, {"type"}), what, "response_format.type");
   if (type == "text") return {};
-  if (type == "json_object" || type == "json") return {.kind = Kind::kJsonObject};
+  if (type == "json_object" || type == "json") {
+    // Clients of llama-server put a schema beside this type.
+    if (given(format, "schema") != nullptr) return read_schema_format(format, what);
+    return {.kind = Kind::kJsonObject};
+  }
   if (type == "json_schema") return read_schema_format(format, what);
   if (type == "regex") {
     return {.kind = Kind::kRegex,

@@ -59,6 +59,12 @@ std::string_view host_of_origin(std::string_view origin) {
   return scheme == std::string_view::npos ? origin : origin.substr(scheme + 3);
 }
 
+// Whether a page comes from this machine, whatever its port.
+bool is_local_origin(std::string_view origin) {
+  const std::string host = http::lower_case(without_port(host_of_origin(origin)));
+  return host == "localhost" || host == "127.0.0.1" || host == "[::1]";
+}
+
 bool changes_something(std::string_view method) {
   return method != "GET" && method != "HEAD" && method != "OPTIONS";
 }
@@ -135,7 +141,8 @@ bool AccessPolicy::is_own_host(std::string_view host) const {
 bool AccessPolicy::allows_origin(std::string_view origin) const {
   return std::any_of(options_.cors_origins.begin(), options_.cors_origins.end(),
                      [&](const std::string& each) {
-                       return each == "*" || http::equal_without_case(each, origin);
+                       return each == "*" || http::equal_without_case(each, origin) ||
+                              (each == "localhost" && is_local_origin(origin));
                      });
 }
 

@@ -10,9 +10,11 @@
 #include "api/completion_stream.h"
 #include "base/json.h"
 #include "server/chat_reply.h"
-#include "server/chat_timings.h"
+#include "server/live_timings.h"
+#include "server/llama_request.h"
 #include "server/routes.h"
 #include "server/sse.h"
+#include "text/tokenizer.h"
 
 namespace bl::server {
 namespace {
@@ -36,18 +38,19 @@ class ChatStreamReply : public ChatReply {
         model_(chat.model),
         body_(std::move(body)),
         chunks_(std::move(head), body_, chat.turn.request.prompt, model_->logprobs()),
-        timings_(chat.prompt_tokens(), body_.timings_per_token) {}
+        timings_(chat.prompt_tokens()) {}
 
   void on_news(const Event& event, const std::vector<AnswerEvent>& news,
                http::Exchange& to) override {
     timings_.add(event);
     std::vector<Json> chunks = chunks_.push(event, news, reader(event.choice));
-    if (!chunks.empty() && timings_.wanted(event)) chunks.back()["timings"] = timings_.json();
+    const bool is_timed = event.finish || (body_.timings_per_token && timings_.has_tokens());
+    if (is_timed && !chunks.empty()) chunks.back()["timings"] = Json(timings_.json());
     for (const Json& chunk : chunks) stream_.data(to, chunk);
   }
   void on_end(http::Exchange& to) override {
     if (auto usage = chunks_.usage_chunk()) {
-      (*usage)["timings"] = timings_.json();
+      (*usage)["timings"] = Json(timings_.json());
       stream_.data(to, *usage);
     }
     stream_.last(to);
@@ -63,7 +66,7 @@ class ChatStreamReply : public ChatReply {
   std::shared_ptr<ServedModel> model_;
   openai::ChatRequest body_;
   openai::ChatStream chunks_;
-  ChatTimings timings_;
+  LiveTimings timings_;
   SseStream stream_;
 };
 
@@ -75,7 +78,7 @@ class WholeChatReply : public ChatReply {
         body_(std::move(body)),
         head_(std::move(head)),
         prompt_(chat.turn.request.prompt),
-        timings_(chat.prompt_tokens(), false),
+        timings_(chat.prompt_tokens()),
         choices_(choices_of(body_)) {}
 
   void on_news(const Event& event, const std::vector<AnswerEvent>& news, http::Exchange&) override {
@@ -84,7 +87,8 @@ class WholeChatReply : public ChatReply {
   }
   void on_end(http::Exchange& to) override {
     Json answer = chat_completion(head_, body_, {prompt_, choices_}, model_->logprobs());
-    answer["timings"] = timings_.json();
+    answer["timings"] = Json(timings_.json());
+    if (body_.verbose) answer["__verbose"] = verbose();
     to.respond(json_response(200, answer));
   }
   void on_error(const Error& error, http::Exchange& to) override {
@@ -92,11 +96,18 @@ class WholeChatReply : public ChatReply {
   }
 
  private:
+  // What the model was given, for whoever debugs a template.
+  Json verbose() const {
+    return {{"prompt", model_->engine().tokenizer().decode(prompt_, false)},
+            {"content", choices_.front().answer.text},
+            {"generation_settings", Json(llama_settings(body_.sampling))}};
+  }
+
   std::shared_ptr<ServedModel> model_;
   openai::ChatRequest body_;
   openai::AnswerHead head_;
   std::vector<std::int32_t> prompt_;
-  ChatTimings timings_;
+  LiveTimings timings_;
   std::vector<openai::ChatChoice> choices_;
 };
 
@@ -207,6 +218,14 @@ void add_openai_routes(Router& router, ServerState& state) {
               .pattern = "/v1/chat/completions",
               .summary = "Answer a conversation",
               .handle = [&state](const Call& call) { answer_chat(state, call); }});
+  router.add({.method = "POST",
+              .pattern = "/v1/chat/completions/input_tokens",
+              .summary = "Count the tokens of a conversation",
+              .handle = [&state](const Call& call) {
+                const std::int64_t tokens = count_prompt_tokens(state, call.body());
+                call.exchange->respond(json_response(
+                    200, {{"object", "response.input_tokens"}, {"input_tokens", tokens}}));
+              }});
   router.add({.method = "POST",
               .pattern = "/v1/completions",
               .summary = "Continue a text",

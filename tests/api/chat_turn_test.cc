@@ -135,6 +135,35 @@ TEST_F(ChatTurns, FindTheFormatAndWhereTheAnswerBegins) {
   EXPECT_TRUE(thinking.reading->options.start.in_reasoning);
 }
 
+// A template that opens the reasoning whatever it is told gets an empty one.
+TEST_F(ChatTurns, ReasoningIsSwitchedOff) {
+  const std::string body = R"({"messages":[{"role":"user","content":"a"}])";
+  RequestDefaults off;
+  off.reasoning = false;
+  ModelText always{test::make_byte_tokenizer({"<|im_start|>", "<|im_end|>"}), "m",
+                   std::make_shared<ChatTemplate>(
+                       "{% for m in messages %}{{ m.content }}{% endfor %}"
+                       "{% if add_generation_prompt %}|<think>\n{% endif %}{# </think> #}",
+                       "always")};
+  const auto prompt = [&](const std::string& more, const RequestDefaults& otherwise) {
+    const auto request = ChatRequest::read(parse_ordered_json(body + more + "}", "body"), otherwise,
+                                           SamplingParams::plain());
+    AnswerFormats formats{{257}};
+    const ChatTurn turn = request.turn(always, formats);
+    const std::string text = always.tokenizer().decode(turn.request.prompt, false);
+    EXPECT_EQ(text, request.prompt_text(always, formats));
+    EXPECT_EQ(turn.reading->options.start.in_reasoning, !text.ends_with("</think>"));
+    return text;
+  };
+  EXPECT_EQ(prompt("", {}), "a|<think>\n");
+  EXPECT_EQ(prompt("", off), "a|<think>\n</think>");
+  EXPECT_EQ(prompt(R"(,"enable_thinking":false)", {}), "a|<think>\n</think>");
+  RequestDefaults on;
+  on.reasoning = true;
+  EXPECT_TRUE(turn(body + "}", on).reading->options.start.in_reasoning);
+  EXPECT_FALSE(turn(body + R"(,"enable_thinking":false})", on).reading->options.start.in_reasoning);
+}
+
 // <|im_start|> and <|im_end|> are 256 and 257.
 TEST_F(ChatTurns, TextOfMessagesIsNoControlToken) {
   const std::string body =
