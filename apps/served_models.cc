@@ -113,9 +113,13 @@ std::shared_ptr<server::ServedModel> ServedModels::load(const server::LoadOrder&
   server::ServedModel::Args args;
   args.engine = std::make_unique<Engine>(load_session(session), std::move(engine_options));
   args.names = order.names;
+  args.file =
+      (order.path.has_filename() ? order.path : order.path.parent_path()).filename().string();
   args.otherwise.constraint = constraint.spec();
   args.otherwise.preset = preset.load();
   args.otherwise.special_tokens_in_messages = special_tokens_in_messages;
+  args.otherwise.prefill_assistant = prefill_assistant;
+  args.otherwise.verbose = verbose_answers;
   if (reasoning != "auto") args.otherwise.reasoning = reasoning == "on";
   if (is_first) {
     const std::vector<LoraArgument> folders = lora.arguments();

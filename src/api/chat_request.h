@@ -61,6 +61,8 @@ struct ChatRequest : RequestFields {
     AnswerStart start;
   };
   Prompt render(const ModelText& text, const TemplateFormat& format) const;
+  void skip_reasoning(const ModelText& text, OrderedJson variables, std::int64_t now,
+                      const AnswerFormat& format, Prompt& prompt) const;
   OrderedJson prompt_variables() const;
 };
 

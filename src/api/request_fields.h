@@ -20,8 +20,9 @@ struct RequestDefaults {
   std::vector<AdapterChoice> adapters{};   // also the weights of adapters that a body only names
   // Special tokens that messages spell become tokens. Otherwise only the template makes them.
   bool special_tokens_in_messages = false;
-  std::optional<bool>
-      reasoning{};  // whether answers begin with it; nothing: as the template has it
+  bool prefill_assistant = false;   // a chat whose last message is an assistant's goes on with it
+  bool verbose = false;             // answers to chats tell the prompt
+  std::optional<bool> reasoning{};  // whether answers begin with it; nothing: the template decides
 };
 
 // The fields that chat and text completions have in common.

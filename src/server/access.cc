@@ -178,7 +178,10 @@ void AccessPolicy::check_browser(const http::Request& head) const {
 std::vector<http::Field> AccessPolicy::cors_fields(const http::Request& head) const {
   const std::string* origin = head.field("origin");
   if (origin == nullptr || !allows_origin(*origin)) return {};
-  std::vector<http::Field> fields{{"Access-Control-Allow-Origin", *origin}, {"Vary", "Origin"}};
+  // Keys come in fields that a page writes itself, so that a browser's credentials give no rights.
+  std::vector<http::Field> fields{{"Access-Control-Allow-Origin", *origin},
+                                  {"Access-Control-Allow-Credentials", "true"},
+                                  {"Vary", "Origin"}};
   if (head.method == "OPTIONS") {
     fields.push_back({"Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS"});
     const std::string* wanted = head.field("access-control-request-headers");
