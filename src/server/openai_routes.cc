@@ -8,6 +8,7 @@
 #include "api/answers.h"
 #include "api/chat_stream.h"
 #include "api/completion_stream.h"
+#include "api/request_error.h"
 #include "base/json.h"
 #include "server/chat_reply.h"
 #include "server/live_timings.h"
@@ -85,14 +86,16 @@ class WholeChatReply : public ChatReply {
     timings_.add(event);
     choices_[static_cast<std::size_t>(event.choice)].add(event, news, reader(event.choice));
   }
-  void on_end(http::Exchange& to) override {
+  void on_end(http::Exchange& to) override { to.respond(json_response(200, answer())); }
+  void on_error(const Error& error, http::Exchange& to) override {
+    to.respond(error_response(ErrorShape::kOpenAi, error));
+  }
+  // The whole answer, once all choices are over.
+  Json answer() const {
     Json answer = chat_completion(head_, body_, {prompt_, choices_}, model_->logprobs());
     answer["timings"] = Json(timings_.json());
     if (body_.verbose) answer["__verbose"] = verbose();
-    to.respond(json_response(200, answer));
-  }
-  void on_error(const Error& error, http::Exchange& to) override {
-    to.respond(error_response(ErrorShape::kOpenAi, error));
+    return answer;
   }
 
  private:
@@ -122,6 +125,64 @@ void answer_chat(ServerState& state, const Call& call) {
     reply = std::make_unique<WholeChatReply>(chat.body, std::move(head), chat);
   }
   run_chat(state, call, std::move(chat), std::move(reply));
+}
+
+// The answers to several conversations, in one list.
+class PredictionsReply : public Reply {
+ public:
+  explicit PredictionsReply(std::vector<std::unique_ptr<WholeChatReply>> replies)
+      : replies_(std::move(replies)) {}
+
+  void on_event(std::size_t request, Event event, http::Exchange& to) override {
+    replies_.at(request)->on_event(0, std::move(event), to);
+  }
+  void on_end(http::Exchange& to) override {
+    Json predictions = Json::array();
+    for (const auto& reply : replies_) predictions.push_back(reply->answer());
+    to.respond(json_response(200, {{"predictions", std::move(predictions)}}));
+  }
+  void on_error(const Error& error, http::Exchange& to) override {
+    to.respond(error_response(ErrorShape::kOpenAi, error));
+  }
+
+ private:
+  std::vector<std::unique_ptr<WholeChatReply>> replies_;
+};
+
+// Vertex AI's form of requests to a model of one's own: {"instances": [body of a chat, …]}.
+void predict(ServerState& state, const Call& call) {
+  constexpr std::size_t kMostInstances = 256;
+  const OrderedJson body = call.body();
+  const OrderedJson* instances = openai::given(body, "instances");
+  if (instances == nullptr || !instances->is_array() || instances->empty() ||
+      instances->size() > kMostInstances) {
+    openai::fail_at(ErrorCode::kInvalidArgument, "instances",
+                    "instances should be a list of 1 to {} bodies of chats", kMostInstances);
+  }
+  Generation::Args args{.to = call.exchange,
+                        .queue = &state.answers(),
+                        .id = ServerState::new_id("predict-"),
+                        .owner = call.rights.key_name};
+  std::vector<std::unique_ptr<WholeChatReply>> replies;
+  for (const OrderedJson& instance : *instances) {
+    if (!instance.is_object() || openai::read_flag(instance, "stream", false)) {
+      openai::fail_at(ErrorCode::kInvalidArgument, "instances",
+                      "instances: {} should be the body of a chat without stream",
+                      json_shown(instance));
+    }
+    PreparedChat chat = prepare_chat(state, instance);
+    if (args.model != nullptr && args.model != chat.model) {
+      openai::fail_at(ErrorCode::kInvalidArgument, "instances",
+                      "all instances of a request should name the same model");
+    }
+    args.model = chat.model;
+    openai::AnswerHead head{ServerState::new_id("chatcmpl-"), std::time(nullptr),
+                            chat.model->name()};
+    replies.push_back(std::make_unique<WholeChatReply>(chat.body, std::move(head), chat));
+    args.requests.push_back(std::move(chat.turn.request));
+  }
+  args.reply = std::make_unique<PredictionsReply>(std::move(replies));
+  state.run(std::make_shared<Generation>(std::move(args)));
 }
 
 // The body of a completion, and what was made of it.
@@ -226,6 +287,10 @@ void add_openai_routes(Router& router, ServerState& state) {
                 call.exchange->respond(json_response(
                     200, {{"object", "response.input_tokens"}, {"input_tokens", tokens}}));
               }});
+  router.add({.method = "POST",
+              .pattern = "/predict",
+              .summary = "Answer several conversations, in Vertex AI's form",
+              .handle = [&state](const Call& call) { predict(state, call); }});
   router.add({.method = "POST",
               .pattern = "/v1/completions",
               .summary = "Continue a text",

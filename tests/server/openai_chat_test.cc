@@ -103,6 +103,26 @@ TEST_F(OpenAiChat, ThePromptIsToldWhereItIsAskedFor) {
   EXPECT_FALSE(chat(R"(,"max_tokens":1)").json().contains("__verbose"));
 }
 
+TEST_F(OpenAiChat, SeveralConversationsAreAnsweredTogether) {
+  open();
+  const std::string hi = R"({"messages":[{"role":"user","content":"hi"}],"max_tokens":3,"seed":7})";
+  const HttpAnswer answer =
+      post("/predict", "{\"instances\":[" + hi + "," + hi + "],\"parameters\":{}}");
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  const Json predictions = answer.json().at("predictions");
+  ASSERT_EQ(predictions.size(), 2u);
+  const Json alone = chat(R"(,"max_tokens":3,"seed":7)").json();
+  for (const Json& one : predictions) {
+    EXPECT_EQ(one.at("object"), "chat.completion");
+    EXPECT_EQ(one.at("choices"), alone.at("choices"));
+  }
+  for (const char* wrong :
+       {"{}", R"({"instances":[]})", R"({"instances":[7]})",
+        R"({"instances":[{"messages":[],"stream":true}]})", R"({"instances":[{"messages":7}]})"}) {
+    EXPECT_EQ(post("/predict", wrong).status, 400) << wrong;
+  }
+}
+
 TEST_F(OpenAiChat, TokensOfAConversationAreCounted) {
   open();
   const int tokens = chat(R"(,"max_tokens":1)").json().at("usage").at("prompt_tokens");
