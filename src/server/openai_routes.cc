@@ -159,10 +159,11 @@ void predict(ServerState& state, const Call& call) {
     openai::fail_at(ErrorCode::kInvalidArgument, "instances",
                     "instances should be a list of 1 to {} bodies of chats", kMostInstances);
   }
-  Generation::Args args{.to = call.exchange,
-                        .queue = &state.answers(),
-                        .id = ServerState::new_id("predict-"),
-                        .owner = call.rights.key_name};
+  Generation::Args args;
+  args.to = call.exchange;
+  args.queue = &state.answers();
+  args.id = ServerState::new_id("predict-");
+  args.owner = call.rights.key_name;
   std::vector<std::unique_ptr<WholeChatReply>> replies;
   for (const OrderedJson& instance : *instances) {
     if (!instance.is_object() || openai::read_flag(instance, "stream", false)) {
