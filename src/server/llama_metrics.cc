@@ -7,7 +7,7 @@
 namespace bl::server {
 namespace {
 
-double ratio(double part, double whole) { return whole > 0 ? part / whole : 0; }
+double per_second(double tokens, double seconds) { return seconds > 0 ? tokens / seconds : 0; }
 
 }  // namespace
 
@@ -41,13 +41,13 @@ std::string LlamaMetrics::text() const {
       {"spec_decode_num_accepted_tokens_total", "counter", "Guesses that were right",
        of(accepted_)},
       {"prompt_tokens_seconds", "gauge", "Tokens of prompts a second, on average",
-       ratio(of(prompt_tokens), prompt_seconds)},
+       per_second(of(prompt_tokens), prompt_seconds)},
       {"predicted_tokens_seconds", "gauge", "Tokens of an answer a second, on average",
-       ratio(of(generated_tokens), generated_seconds)},
+       per_second(of(generated_tokens), generated_seconds)},
       {"requests_processing", "gauge", "Sequences that are computed now", of(running_)},
       {"requests_deferred", "gauge", "Sequences that wait for their turn", of(waiting_)},
       {"n_busy_slots_per_decode", "gauge", "Tokens of answers in a step, on average",
-       ratio(of(decode_tokens_), of(steps_))},
+       steps_ > 0 ? of(decode_tokens_) / of(steps_) : 0},
   };
   std::string text;
   for (const Sample& sample : samples) {
