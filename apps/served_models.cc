@@ -56,6 +56,9 @@ void ServedModels::check() const {
   if (temperature && !(*temperature >= 0 && *temperature <= 100)) {
     fail_usage("--temperature: {} is not in 0 … 100", *temperature);
   }
+  if (reasoning != "on" && reasoning != "off" && reasoning != "auto") {
+    fail_usage("--reasoning: '{}' is not on, off or auto", reasoning);
+  }
   check_folder("--models", folder);
   check_folder("--loras", adapters);
   check_folder("--templates", templates);
@@ -133,9 +136,14 @@ std::shared_ptr<server::ServedModel> ServedModels::load(const server::LoadOrder&
   server::ServedModel::Args args;
   args.engine = std::make_unique<Engine>(load_session(session), std::move(engine_options));
   args.names = order.names;
+  args.file =
+      (order.path.has_filename() ? order.path : order.path.parent_path()).filename().string();
   args.otherwise.constraint = constraint.spec();
   args.otherwise.preset = preset.load();
   args.otherwise.special_tokens_in_messages = special_tokens_in_messages;
+  args.otherwise.prefill_assistant = prefill_assistant;
+  args.otherwise.verbose = verbose_answers;
+  if (reasoning != "auto") args.otherwise.reasoning = reasoning == "on";
   if (is_first) {
     const std::vector<LoraArgument> folders = lora.arguments();
     for (const AdapterChoice& choice : lora.load(*args.engine)) {

@@ -31,6 +31,9 @@ struct ServedModels {
   std::optional<double> temperature;
   std::optional<std::uint64_t> seed;
   std::string chat_template;
+  std::string reasoning = "auto";
+  bool prefill_assistant = false;
+  bool verbose_answers = false;
   ModelOptions model;
   SpeculationFlags speculation;
   LoraOptions lora;
@@ -69,6 +72,12 @@ struct ServedModels {
     v(seed, {"--seed", "N", "seed of the random draws", "another one for each request"});
     v(chat_template, {"--chat-template-file,--template", "FILE",
                       "a Jinja template to use instead of the model's"});
+    v(reasoning,
+      {"--reasoning", "on|off|auto", "think before answering, if the template has a switch"});
+    v(prefill_assistant, {"--prefill-assistant", "",
+                          "an answer goes on with the last message where that is an assistant's"});
+    v(verbose_answers,
+      {"--verbose-answers", "", "answers to chats tell the prompt, to debug templates"});
     preset.visit(v);
     constraint.visit(v);
     speculation.visit(v);

@@ -18,8 +18,8 @@ class ServerState;
 // are rewritten with the names of sampling parameters that are known here, and read from there on
 // as OpenAI's are.
 
-// What a native request starts from: what the model's requests leave open, with penalties that count
-// the prompt and the answer.
+// What a native request starts from: what the model's requests leave open, with penalties that
+// count the prompt and the answer.
 SamplingParams native_sampling(const ServedModel& model);
 
 // Renames a member that is given; the new name's value is replaced.
