@@ -15,9 +15,10 @@ namespace bl {
 namespace {
 
 constexpr int kWidths[] = {8, 6, 5, 4, 3, 2};
-constexpr std::int32_t kGroupSizes[] = {32, 64, 128};
+constexpr std::int32_t kCommonGroup = 64;  // all widths are measured with this group size
+constexpr std::int32_t kOtherGroups[] = {32, 128};
+constexpr int kRatioBits = 4;  // the other sizes are measured with this width
 constexpr int kTrialBits = 3;  // of the variant that a sensitivity is measured with
-constexpr std::int32_t kTrialGroup = 64;
 constexpr std::int64_t kTrialRowTokens = 128;
 
 std::vector<double> run_errors(const std::vector<double>& slot_errors) {
@@ -78,6 +79,25 @@ double divergence(Products& products, const Distributions& base, const TensorVie
     }
   });
   return std::accumulate(rows.begin(), rows.end(), 0.0);
+}
+
+// Adds the curves of another group size for all widths: what it changes at kRatioBits (`errors`) is
+// taken for what it changes at every width.
+void add_scaled_curves(LinearMeasurement& linear, const std::vector<double>& errors,
+                       std::int32_t size) {
+  const std::vector<WidthCurve> common = linear.curves;
+  const auto at_ratio = std::find_if(common.begin(), common.end(), [](const WidthCurve& curve) {
+    return curve.bits == kRatioBits && curve.group_size == kCommonGroup;
+  });
+  for (const WidthCurve& curve : common) {
+    if (curve.group_size != kCommonGroup) continue;
+    WidthCurve scaled{curve.bits, size, curve.errors};
+    for (std::size_t run = 0; run < errors.size(); ++run) {
+      const double base = at_ratio->errors[run];
+      if (base > 0.0) scaled.errors[run] *= errors[run] / base;
+    }
+    linear.curves.push_back(std::move(scaled));
+  }
 }
 
 class MeasurePass {
@@ -155,12 +175,17 @@ class MeasurePass {
         in_slot_order(products_, linear.weight, hessian.perm, linear.padded_out());
     Rounding rounding(products_, hessian, wanted.view());
     LinearMeasurement measured{.key = linear.key, .in = linear.in(), .out = linear.padded_out()};
-    for (const std::int32_t size : kGroupSizes) {
-      for (const int bits : kWidths) {
-        const Rounding::Result rounded = rounding.run(uniform_groups(bits, size, linear.in()), 0);
-        measured.curves.push_back({bits, size, run_errors(rounded.slot_errors)});
-        if (bits == kTrialBits && size == kTrialGroup) add_variant(block, linear, rounded);
-      }
+    const auto measure = [&](int bits, std::int32_t size) {
+      const Rounding::Result rounded = rounding.run(uniform_groups(bits, size, linear.in()), 0);
+      if (bits == kTrialBits) add_variant(block, linear, rounded);
+      return run_errors(rounded.slot_errors);
+    };
+    for (const int bits : kWidths) {
+      measured.curves.push_back({bits, kCommonGroup, measure(bits, kCommonGroup)});
+    }
+    for (const std::int32_t size : kOtherGroups) {
+      const std::vector<double> errors = measure(kRatioBits, size);
+      add_scaled_curves(measured, errors, size);
     }
     result_.linears.push_back(std::move(measured));
   }

@@ -11,7 +11,6 @@ Products::Products(Backend& backend) : backend_(backend) { BL_CHECK(backend.read
 void Products::add(const TensorView& out, const TensorView& a, const TensorView& b,
                    float multiplier) {
   BL_CHECK(a.columns() == b.columns() && out.rows() == a.rows() && out.columns() == b.rows());
-  if (a.rows() == 0 || b.rows() == 0) return;
   const std::size_t bytes = backend_.scratch_bytes(
       {.tokens = a.rows(), .max_in = a.columns(), .max_slots = a.columns(), .max_out = b.rows()});
   if (scratch_.capacity() < bytes) scratch_ = Arena(backend_.allocate(bytes));

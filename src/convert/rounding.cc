@@ -138,6 +138,7 @@ void Rounding::round_block(RoundingState& state, const SlotBlock& block) {
     slot += group.slots;
   }
   const std::int64_t rest = state.matrix.in - slot;
+  if (rest == 0) return;
   products_.add(slice_rows(state.work.view(), slot, rest),
                 slice_columns(slice_rows(hessian_.u_transposed.view(), slot, rest),
                               block.first_slot, block.slots),

@@ -48,7 +48,7 @@ float error_at(const ErrorCurves& curves, std::size_t column, float log_scale) {
   const float base = curves.base[column];
   if (base <= 0.0f) return 0.0f;
   const auto& errors = curves.errors[column];
-  const float at = (std::log2(base) - log_scale) * kPointsPerOctave;
+  const float at = (curves.log_base[column] - log_scale) * kPointsPerOctave;
   constexpr float kLast = ErrorCurves::kPoints - 1;
   if (at <= 0.0f) return errors.front() * std::exp2(-2.0f * at / kPointsPerOctave);
   if (at >= kLast) return errors.back() * std::exp2(4.0f * (at - kLast) / kPointsPerOctave);
@@ -68,13 +68,17 @@ float best_scale(const ErrorCurves& curves, std::size_t column) {
 double error_of_max(const ErrorCurves& curves, std::span<const float> wanted, float scale_max) {
   double sum = 0.0;
   const float log_max = std::log2(scale_max);
+  std::array<float, 16> logs;  // of the scales of the codes, relative to scale_max
+  for (std::size_t code = 0; code < logs.size(); ++code) {
+    logs[code] = 2.0f * std::log2(static_cast<float>(code + 1) / 16.0f);
+  }
   for (std::size_t c = 0; c < wanted.size(); ++c) {
     if (wanted[c] <= 0.0f) continue;
     const float root = 16.0f * std::sqrt(wanted[c] / scale_max);
     const float low = std::clamp(std::floor(root), 1.0f, 16.0f);
     const float high = std::min(low + 1.0f, 16.0f);
-    sum += std::min(error_at(curves, c, log_max + 2.0f * std::log2(low / 16.0f)),
-                    error_at(curves, c, log_max + 2.0f * std::log2(high / 16.0f)));
+    sum += std::min(error_at(curves, c, log_max + logs[static_cast<std::size_t>(low) - 1]),
+                    error_at(curves, c, log_max + logs[static_cast<std::size_t>(high) - 1]));
   }
   return sum;
 }
@@ -111,7 +115,11 @@ void measure_curves(const GroupPanel& panel, std::int64_t first, ErrorCurves& cu
           errors[static_cast<std::size_t>(c)];
     }
   }
-  std::copy(base.begin(), base.begin() + panel.columns, curves.base.begin() + first);
+  for (std::int64_t c = 0; c < panel.columns; ++c) {
+    curves.base[static_cast<std::size_t>(first + c)] = base[static_cast<std::size_t>(c)];
+    curves.log_base[static_cast<std::size_t>(first + c)] =
+        std::log2(base[static_cast<std::size_t>(c)]);
+  }
 }
 
 std::uint16_t choose_scale_max(const ErrorCurves& curves) {

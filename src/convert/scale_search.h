@@ -25,9 +25,10 @@ struct GroupPanel {
 struct ErrorCurves {
   static constexpr int kPoints = 20;
   std::vector<float> base;                         // [columns] scale of the first, largest point
+  std::vector<float> log_base;                     // [columns] its logarithm to base 2
   std::vector<std::array<float, kPoints>> errors;  // [columns]
   explicit ErrorCurves(std::int64_t columns)
-      : base(static_cast<std::size_t>(columns)), errors(static_cast<std::size_t>(columns)) {}
+      : base(static_cast<std::size_t>(columns)), log_base(base.size()), errors(base.size()) {}
 };
 // Fills the curves of columns [first, first + panel.columns).
 void measure_curves(const GroupPanel& panel, std::int64_t first, ErrorCurves& curves);

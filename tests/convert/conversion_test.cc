@@ -88,7 +88,7 @@ TEST_F(Conversion, WritesAModelThatLoads) {
   for (const LinearReport& linear : report.linears) {
     const WeightMatrix matrix = load_weight_matrix(*converted.source, linear.key, {});
     EXPECT_EQ(format_name(matrix), "exl2") << linear.key;
-    EXPECT_LT(linear.relative_error, 0.3) << linear.key;
+    EXPECT_LT(linear.relative_error, 0.5) << linear.key;
   }
 }
 
