@@ -14,8 +14,9 @@ void Products::add(const TensorView& out, const TensorView& a, const TensorView&
   const std::size_t bytes = backend_.scratch_bytes(
       {.tokens = a.rows(), .max_in = a.columns(), .max_slots = a.columns(), .max_out = b.rows()});
   if (scratch_.capacity() < bytes) scratch_ = Arena(backend_.allocate(bytes));
-  const std::unique_ptr<PackedMatrix> weight =
-      backend_.pack(DenseMatrix{.name = "product", .weight = {b, nullptr}}, {});
+  DenseMatrix dense;
+  dense.weight.view = b;
+  const std::unique_ptr<PackedMatrix> weight = backend_.pack(dense, {});
   ArenaScope scope(scratch_);
   ExecContext ctx = backend_.context(scratch_);
   const MatmulOutput output{weight.get(), out, {}};

@@ -1,7 +1,6 @@
 #include "convert/quantize_block.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "base/check.h"
 #include "convert/substitute.h"
@@ -27,7 +26,7 @@ Tensor wanted_output(const MatmulArgs& args, const MatmulOutput& output, const T
   for (std::int64_t r = 0; r < y.view().rows(); ++r) {
     float* row = y.view().row<float>(r);
     for (std::int64_t c = 0; c < y.view().columns(); ++c) {
-      row[c] = ((bias != nullptr ? row[c] - bias[c] : row[c])) * inverse;
+      row[c] = (bias != nullptr ? row[c] - bias[c] : row[c]) * inverse;
     }
   }
   return y;
@@ -95,7 +94,7 @@ class BlockQuantizer {
           order_hessian(products_, inputs.hessian.view(), inputs.tokens, options_.damping);
       for (std::size_t i = 0; i < readers_.size(); ++i) {
         results.push_back(
-            quantize(*readers_[i], hessian, inputs.cross[i], inputs, groups.at(readers_[i]->key)));
+            quantize(*readers_[i], hessian, inputs.cross[i], groups.at(readers_[i]->key)));
       }
       for (std::size_t i = 0; i < paths_.chunks.size(); ++i) {
         advance(i, paths_.quantized[i], quantized_inputs_[i], call, {});

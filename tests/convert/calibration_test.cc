@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "../engine/word_tokenizer.h"
 #include "base/error.h"
 #include "base/file.h"

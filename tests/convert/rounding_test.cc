@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 #include <vector>
@@ -209,7 +210,10 @@ TEST_P(RoundingTest, PackedTensorsDecodeToItsOwnMatrix) {
   const GroupList groups{{8, 32}, {GetParam(), 96}, {2, 32}};
   const RoundedMatrix m = Rounding(products_, hessian, wanted.view()).run(groups, 1).matrix;
   const Exl2Tensors packed = pack_exl2(m);
-  Exl2Matrix matrix{.name = "m", .in = m.in, .out = m.out};
+  Exl2Matrix matrix;
+  matrix.name = "m";
+  matrix.in = m.in;
+  matrix.out = m.out;
   std::int32_t slot = 0;
   for (std::size_t g = 0; g < groups.size(); ++g) {
     EXPECT_EQ(packed.q_groups[2 * g], groups[g].bits);
