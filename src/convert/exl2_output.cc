@@ -93,7 +93,8 @@ class Exl2Output {
       return writer.write(packed->second.file->bytes_of(*packed->second.entry));
     }
     const HostArray array = source_.read(plan.name);
-    writer.write(std::as_bytes(std::span(halves_of(plan.name, array.view))));
+    const std::vector<Half> halves = halves_of(plan.name, array.view);
+    writer.write(std::as_bytes(std::span(halves)));
     source_.done_with(plan.name);
   }
 
