@@ -97,7 +97,9 @@ TEST(BitPlan, HitsTheRateAndNeverLetsWidthsRise) {
       std::int64_t slots = 0;
       for (std::size_t g = 0; g < linear.groups.size(); ++g) {
         slots += linear.groups[g].slots;
-        if (g > 0) EXPECT_LE(linear.groups[g].bits, linear.groups[g - 1].bits);
+        if (g > 0) {
+          EXPECT_LE(linear.groups[g].bits, linear.groups[g - 1].bits);
+        }
       }
       EXPECT_EQ(slots, 512);
       sum += linear.predicted_kl;

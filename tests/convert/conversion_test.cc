@@ -111,7 +111,9 @@ TEST_F(Conversion, KeepsTheOutputTheBetterTheMoreBits) {
     }
     EXPECT_LT(sum, 0.6 * last) << bits;
     last = sum;
-    if (bits > 8.0) EXPECT_LT(sum, 0.003 * power);
+    if (bits > 8.0) {
+      EXPECT_LT(sum, 0.003 * power);
+    }
   }
 }
 
