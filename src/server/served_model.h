@@ -33,7 +33,7 @@ class ServedModel {
     SamplingParams sampling{};
     std::vector<ServedAdapter> adapters{};  // loaded already; `otherwise` need not have them
     std::optional<Pooling> pooling{};       // of embeddings; nothing: the last token
-    bool has_seed = false;  // requests that name no seed have that of `sampling`
+    bool has_seed = false;                  // requests that name no seed have that of `sampling`
   };
   explicit ServedModel(Args args);
 
