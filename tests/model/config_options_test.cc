@@ -180,9 +180,12 @@ class ConfigOptions : public testing::TestWithParam<std::string> {
 
 TEST_P(ConfigOptions, AreFollowedOrRefusedByName) {
   const Json file = read_json_file(unpacked("config-options") / (GetParam() + ".json"));
-  for (const Json& changed : file["cases"]) {
-    SCOPED_TRACE(changed["label"].get<std::string>());
-    replay(file, changed);
+  // Under sanitizers, every eighth of each class still takes every path of loading.
+  constexpr std::size_t kStride = BL_SANITIZED ? 8 : 1;
+  const Json& cases = file["cases"];
+  for (std::size_t i = 0; i < cases.size(); i += kStride) {
+    SCOPED_TRACE(cases[i]["label"].get<std::string>());
+    replay(file, cases[i]);
   }
   EXPECT_GT(replayed_, 0);
   // A class that refuses most of what it is asked would pass for the wrong reason.

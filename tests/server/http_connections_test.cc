@@ -163,8 +163,8 @@ TEST_F(HttpConnections, WithoutDescriptorsTheServerWaitsAndRecovers) {
 }
 
 TEST_F(HttpConnections, EveryStreamEndsWhenTheServerStops) {
+  sequences_ = 4;  // so that the streams and the brake run side by side
   open();
-  // Short enough for all of them and the brake to run side by side in the few pages there are.
   std::vector<std::pair<const char*, const char*>> kinds{
       {"/v1/completions", R"({"prompt":"a","max_tokens":200,"ignore_eos":true,"stream":true})"},
       {"/completion", R"({"prompt":"a","n_predict":200,"ignore_eos":true,"stream":true})"},
