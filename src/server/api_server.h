@@ -63,8 +63,8 @@ class ApiServer {
   void tick();
 
   std::shared_ptr<Books> books_;
+  Router router_;  // outlives the queues of `state_`, whose tasks run routes
   ServerState state_;
-  Router router_;
   HealthMonitor health_;
   std::unique_ptr<http::Server> http_;
   std::mutex mutex_;
