@@ -29,11 +29,12 @@ void ServerState::configure(ModelOptions models, const FolderPaths& folders) {
   folders_ = std::make_unique<AdminFolders>(folders);
 }
 
-// The registry's thread posts to the queues, which end before the registry does. They finish the
-// tasks that run, and embeddings ask whether the server stops.
+// The registry's thread posts to the queues, and tasks of one queue post to another, so that all of
+// them stop before any of them goes. Embeddings ask whether the server stops.
 ServerState::~ServerState() {
   stopping_ = true;
   registry_.stop();
+  for (WorkQueue* queue : {&requests_, &answers_, &slow_}) queue->stop();
 }
 
 std::string ServerState::new_id(std::string_view prefix) {

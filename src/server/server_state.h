@@ -70,8 +70,8 @@ class ServerState {
   std::atomic<bool> stopping_{false};
   mutable std::mutex mutex_;
   std::vector<std::weak_ptr<Generation>> generations_;
-  // Both queues end before the models do. Reading requests may take long; answers must not wait
-  // for them.
+  // The queues end before the models do. Reading requests may take long; answers must not wait for
+  // them.
   WorkQueue requests_;
   WorkQueue answers_;
   WorkQueue slow_;

@@ -8,7 +8,7 @@ WorkQueue::WorkQueue(int threads, std::size_t most_waiting) : most_waiting_(most
   for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { run(); });
 }
 
-WorkQueue::~WorkQueue() {
+void WorkQueue::stop() {
   std::deque<std::function<void()>> dropped;
   {
     const std::scoped_lock lock(mutex_);
@@ -17,6 +17,7 @@ WorkQueue::~WorkQueue() {
   }
   changed_.notify_all();
   for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
 }
 
 bool WorkQueue::try_post(std::function<void()> task) {

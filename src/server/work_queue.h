@@ -14,13 +14,14 @@ namespace bl::server {
 class WorkQueue {
  public:
   WorkQueue(int threads, std::size_t most_waiting);
-  // Finishes the tasks that are running and drops those that wait.
-  ~WorkQueue();
+  ~WorkQueue() { stop(); }
   WorkQueue(const WorkQueue&) = delete;
   WorkQueue& operator=(const WorkQueue&) = delete;
 
   // Returns false, and drops the task, where too many wait already. Tasks must not throw.
   [[nodiscard]] bool try_post(std::function<void()> task);
+  // Finishes the tasks that are running, drops those that wait, and from now on those that come.
+  void stop();
   // For tasks that are bounded otherwise, such as one for each open request.
   void post(std::function<void()> task);
 

@@ -27,7 +27,7 @@ class RawClient {
   bool ended() const { return ended_; }
 
  private:
-  static constexpr std::chrono::milliseconds kPatience{5000};
+  static constexpr std::chrono::milliseconds kPatience{30'000};
   bool receive(std::chrono::milliseconds most);
 
   int socket_ = -1;

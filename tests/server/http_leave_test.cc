@@ -128,6 +128,9 @@ TEST_P(LeavingClients, TakeNobodyElseWithThem) {
         client.send(post_text(kKinds[(static_cast<std::size_t>(i) * 2) % 8].path,
                               kKinds[(static_cast<std::size_t>(i) * 2) % 8].body));
         std::this_thread::sleep_for(std::chrono::milliseconds(3 * i + 1));
+        client.close();
+        // Requests are taken in turn: as many come as this machine can take.
+        post("/tokenize", R"({"content":"a"})");
       }
     });
   }
