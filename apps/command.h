@@ -54,5 +54,6 @@ Command import_command();
 Command batch_command();
 Command serve_command();
 Command lora_merge_command();
+Command convert_command();
 
 }  // namespace bl

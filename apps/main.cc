@@ -32,7 +32,7 @@ std::vector<CommandGroup> command_groups() {
       {"Look at models and measure them",
        {inspect_command(), bench_command(), bench_serve_command(), eval_ppl_command(),
         eval_kld_command()}},
-      {"Convert models", {import_command(), lora_merge_command()}},
+      {"Convert models", {convert_command(), import_command(), lora_merge_command()}},
       {"Look at single parts",
        {tokenize_command(), detokenize_command(), template_command(), logits_command(),
         dequant_command()}},

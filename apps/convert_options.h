@@ -1,0 +1,60 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/options.h"
+
+namespace bl {
+
+// The options of `convert`. Names are those of the reference's converter where it has the option.
+struct ConvertOptions {
+  std::string in;
+  std::string work;
+  std::string out;
+  std::vector<std::string> calibration;
+  double bits = 4.125;
+  std::int64_t head_bits = 6;
+  std::int64_t rows = 32;
+  std::int64_t measure_rows = 4;
+  std::int64_t length = 2048;
+  std::uint64_t seed = 0;
+  double damping = 0.01;
+  std::int64_t sweeps = 2;
+  double correction = 1.0;
+  std::int64_t shard_mib = 8192;
+  std::int64_t threads = 0;
+  std::string archs;
+  bool no_resume = false;
+  bool force = false;
+  bool json = false;
+
+  template <class V>
+  void visit(V&& v) {
+    v.group("Input and output");
+    v(in, {"-i,--in_dir", "DIR", "the model folder or .gguf file to convert"});
+    v(work, {"-o,--out_dir", "WORK", "working folder; the same one again resumes the job"});
+    v(out, {"--compile_full", "OUT", "the folder of the converted model; also -cf"});
+    v(no_resume, {"--no_resume", "", "discard the unfinished job in WORK; also -nr"});
+    v(force, {"--force", "", "replace the model that is already in OUT"});
+    v(shard_mib, {"--shard_size", "MIB", "limit of one weight file, 0: none; also -ss"});
+    v(json, {"--json", "", "print the report as JSON"});
+    v.group("Quality");
+    v(bits, {"-b,--bits", "BITS", "average bits per weight of the blocks"});
+    v(head_bits, {"--head_bits", "N", "width of the head: 2, 3, 4, 5, 6 or 8; also -hb"});
+    v(damping, {"--damping", "X", "added to Hessians, relative to their mean diagonal"});
+    v(sweeps, {"--sweeps", "N", "passes that improve codes and scales after rounding"});
+    v(correction, {"--correction", "X", "how much of earlier errors is corrected, 0 to 1"});
+    v.group("Calibration");
+    v(calibration, {"-c,--cal_dataset", "FILE[:WEIGHT]", "plain text or .jsonl; may be repeated"});
+    v(rows, {"-r,--dataset_rows", "N", "rows of calibration"});
+    v(measure_rows, {"--measurement_rows", "N", "how many of them measuring takes; also -mr"});
+    v(length, {"-l,--length", "N", "tokens per row"});
+    v(seed, {"--seed", "N", "chooses the rows"});
+    v.group("Machine");
+    v(threads, {"--threads", "N", "CPU threads", "physical cores"});
+    v(archs, {"--archs", "DIR", "folder of architecture files to use instead", "built in"});
+  }
+};
+
+}  // namespace bl

@@ -1,0 +1,128 @@
+#include "convert/block_model.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/error.h"
+
+namespace bl {
+namespace {
+
+constexpr std::int64_t kLogitRows = 128;  // of the head at a time
+constexpr CacheTypes kExactCache{CacheType::kF32};
+
+// The weights of a linear, if conversion can take them as they are.
+LinearSite site_of(ModelLoader& loader, std::int32_t id) {
+  const LoadPlan& plan = loader.load_plan();
+  const LinearOrigin& origin = plan.sites.origin(id);
+  const LoadTask& task =
+      plan.tasks[static_cast<std::size_t>(plan.linears[static_cast<std::size_t>(id)])];
+  const auto& work = std::get<MatrixWork>(task.work);
+  const auto* dense = std::get_if<DenseMatrix>(&work.matrix);
+  if (dense == nullptr) {
+    fail(ErrorCode::kInvalidArgument,
+         "{} is already quantized ({}); convert the original model instead", origin.module,
+         format_name(work.matrix));
+  }
+  const bool fused = task.target.role == Role::kQkv || task.target.role == Role::kGateUp;
+  if (fused || dense->transposed || !work.rows.empty() || !origin.rows.empty() || work.normalized) {
+    fail(ErrorCode::kUnsupported,
+         "{} is fused with other linears or stored in another order, which conversion cannot take "
+         "apart yet",
+         origin.module);
+  }
+  if (dense->in() % 32 != 0) {
+    fail(ErrorCode::kUnsupported, "{} has {} inputs; EXL2 needs a multiple of 32", origin.module,
+         dense->in());
+  }
+  return {.key = origin.module, .id = id, .weight = dense->weight.view, .bias = dense->bias.view};
+}
+
+}  // namespace
+
+ModelPart::ModelPart(ModelLoader& loader, Backend& backend, const LoadRange& range,
+                     std::size_t number)
+    : loader_(loader), backend_(backend), number_(number) {
+  Model::Parts parts = loader.load_parts(backend, range);
+  const LoadTotals totals = loader.load_plan().totals(range);
+  parts.max_in = totals.max_in;
+  parts.max_slots = totals.max_slots;
+  parts.max_out = totals.max_out;
+  model_ = std::make_unique<Model>(backend, std::move(parts));
+  model_->visit([&](const std::string&, Linear& linear) {
+    if (linear.empty()) return;
+    LinearSite site = site_of(loader, linear.id());
+    site.packed = &linear.weight();
+    linears_.push_back(std::move(site));
+  });
+  table_ = std::make_unique<CallTable>(backend.ops());
+}
+
+ModelPart ModelPart::block(ModelLoader& loader, Backend& backend, std::size_t number) {
+  const std::int32_t layer = loader.spec().order[number];
+  const BlockSpec& spec = loader.spec().blocks[static_cast<std::size_t>(layer)];
+  if (spec.moe) fail(ErrorCode::kUnsupported, "models with experts cannot be converted yet");
+  if (spec.attention && spec.attention->gate != AttentionGate::kNone) {
+    fail(ErrorCode::kUnsupported, "models with gated attention cannot be converted yet");
+  }
+  return {loader, backend, LoadRange::block(layer), number};
+}
+
+ModelPart ModelPart::ends(ModelLoader& loader, Backend& backend) {
+  return {loader, backend, LoadRange{.first_block = 0, .end_block = 0}, 0};
+}
+
+const LinearSite& ModelPart::linear_of(const PackedMatrix* packed) const {
+  const auto site = std::find_if(linears_.begin(), linears_.end(),
+                                 [&](const LinearSite& s) { return s.packed == packed; });
+  BL_CHECK(site != linears_.end());
+  return *site;
+}
+
+Arena& ModelPart::scratch(std::size_t bytes) {
+  if (scratch_.capacity() < bytes) scratch_ = Arena(backend_.allocate(bytes));
+  return scratch_;
+}
+
+Tensor ModelPart::embed(const Chunk& chunk) {
+  Tensor x = make_host_tensor(DType::kF32, {chunk.tokens(), loader_.spec().hidden});
+  Arena& arena = scratch(model_->work_bytes(chunk.tokens(), 0));
+  ArenaScope scope(arena);
+  ExecContext ctx = backend_.context(arena);
+  model_->embed(ctx, chunk.whole.batch, x.view());
+  return x;
+}
+
+int ModelPart::run_block(const Chunk& chunk, const TensorView& x, const CallPlan& plan) {
+  const std::vector<KvLayout> layouts = loader_.kv_layouts(kExactCache);
+  Arena& arena =
+      scratch(model_->work_bytes(chunk.tokens(), 0) + block_kv_bytes(layouts, chunk.whole.pages));
+  ArenaScope scope(arena);
+  const std::vector<PagedKvView> kv = take_block_kv(arena, layouts, chunk.whole.pages);
+  ExecContext ctx = backend_.context(arena);
+  ctx.ops = table_.get();
+  ctx.fusion = Fusion::kNone;
+  table_->begin(plan);
+  model_->run_block(ctx, chunk.whole.batch, kv, number_, x);
+  return table_->calls();
+}
+
+void ModelPart::run_head(const Chunk& chunk, const TensorView& x, const CallPlan& plan,
+                         const ReadLogits& read) {
+  Arena& arena = scratch(model_->work_bytes(chunk.tokens(), kLogitRows));
+  StepBatch batch = chunk.whole.batch;
+  for (std::int64_t first = 0; first < chunk.tokens(); first += kLogitRows) {
+    batch.logit_rows.clear();
+    for (std::int64_t r = first; r < std::min(chunk.tokens(), first + kLogitRows); ++r) {
+      batch.logit_rows.push_back(static_cast<std::int32_t>(r));
+    }
+    ArenaScope scope(arena);
+    ExecContext ctx = backend_.context(arena);
+    ctx.ops = table_.get();
+    ctx.fusion = Fusion::kNone;
+    table_->begin(plan);
+    read(first, model_->logits(ctx, batch, x));
+  }
+}
+
+}  // namespace bl

@@ -1,0 +1,66 @@
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "convert/call_table.h"
+#include "model/model_loader.h"
+#include "model/whole_sequences.h"
+
+namespace bl {
+
+// A linear that conversion quantizes.
+struct LinearSite {
+  std::string key;  // the module's name in files, without ".weight"
+  std::int32_t id = -1;
+  const PackedMatrix* packed = nullptr;
+  TensorView weight = {};  // [out, in] as the file holds it
+  TensorView bias = {};    // of any float type, or empty
+  std::int64_t in() const { return weight.columns(); }
+  std::int64_t out() const { return weight.rows(); }
+  std::int64_t padded_out() const { return (out() + 31) / 32 * 32; }
+};
+
+// A few sequences that run together, and what a pass needs for them.
+struct Chunk {
+  explicit Chunk(std::span<const std::vector<std::int32_t>> rows) : whole(pack_whole(rows)) {}
+  std::int64_t tokens() const { return std::ssize(whole.batch.ids); }
+  WholeSequences whole;
+};
+
+// One part of a model in memory: a block, or what stands before and behind the blocks.
+class ModelPart {
+ public:
+  // Block `number` of spec().order.
+  static ModelPart block(ModelLoader& loader, Backend& backend, std::size_t number);
+  // Embedding, final norm and head.
+  static ModelPart ends(ModelLoader& loader, Backend& backend);
+
+  // The linears with the names of their modules, in the order of the model's own list.
+  const std::vector<LinearSite>& linears() const { return linears_; }
+  const LinearSite& linear_of(const PackedMatrix* packed) const;
+  // Returns the states that enter the first block, F32 [tokens, hidden].
+  Tensor embed(const Chunk& chunk);
+  // Runs the block over the states x, which it updates. Returns the number of calls that the block
+  // makes.
+  int run_block(const Chunk& chunk, const TensorView& x, const CallPlan& plan);
+  // Calls read(first row, logits F32 [rows, vocab]) for a few rows at a time. The head is the
+  // plan's only call; if the plan stops before it, the logits hold nothing.
+  using ReadLogits = std::function<void(std::int64_t first, const TensorView& logits)>;
+  void run_head(const Chunk& chunk, const TensorView& x, const CallPlan& plan,
+                const ReadLogits& read);
+
+ private:
+  ModelPart(ModelLoader& loader, Backend& backend, const LoadRange& range, std::size_t number);
+  Arena& scratch(std::size_t bytes);
+
+  ModelLoader& loader_;
+  Backend& backend_;
+  std::size_t number_;
+  std::unique_ptr<Model> model_;
+  std::vector<LinearSite> linears_;
+  std::unique_ptr<CallTable> table_;
+  Arena scratch_;
+};
+
+}  // namespace bl

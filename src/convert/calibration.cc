@@ -1,0 +1,125 @@
+#include "convert/calibration.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <random>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+
+namespace bl {
+namespace {
+
+std::string text_of_message(const Json& message) {
+  const auto content = message.find("content");
+  return content != message.end() && content->is_string() ? content->get<std::string>() : "";
+}
+
+// The text of one JSON line: its "text", or its messages one after the other.
+std::string text_of_line(const Json& line, const std::string& where) {
+  if (line.is_object()) {
+    const auto text = line.find("text");
+    if (text != line.end() && text->is_string()) return text->get<std::string>();
+    const auto messages = line.find("messages");
+    if (messages != line.end() && messages->is_array()) {
+      std::string all;
+      for (const Json& message : *messages) {
+        if (message.is_object()) all += text_of_message(message) + "\n\n";
+      }
+      return all;
+    }
+  }
+  fail(ErrorCode::kInvalidFile, "{} should be an object with \"text\" or \"messages\"", where);
+}
+
+std::string read_lines(const std::filesystem::path& path, const std::string& content) {
+  std::string all;
+  std::size_t begin = 0;
+  for (int number = 1; begin < content.size(); ++number) {
+    const std::size_t end = std::min(content.find('\n', begin), content.size());
+    const std::string_view line(content.data() + begin, end - begin);
+    begin = end + 1;
+    if (line.find_first_not_of(" \t\r") == line.npos) continue;
+    const std::string where = fmt::format("{} line {}", path.string(), number);
+    all += text_of_line(parse_json(line, where), where) + "\n\n";
+  }
+  return all;
+}
+
+// How many of `rows` rows each file gives: by weight, largest remainders first.
+std::vector<std::int64_t> shares(const std::vector<CalibrationFile>& files, std::int64_t rows) {
+  double sum = 0.0;
+  for (const CalibrationFile& file : files) sum += file.weight;
+  std::vector<std::int64_t> counts;
+  std::vector<std::size_t> order;
+  std::vector<double> rests;
+  for (const CalibrationFile& file : files) {
+    const double exact = static_cast<double>(rows) * file.weight / sum;
+    counts.push_back(static_cast<std::int64_t>(exact));
+    rests.push_back(exact - std::floor(exact));
+    order.push_back(order.size());
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return rests[a] > rests[b]; });
+  std::int64_t left = rows - std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+  for (const std::size_t file : order) {
+    if (left-- <= 0) break;
+    ++counts[file];
+  }
+  return counts;
+}
+
+// Chooses `count` of [0, all) without repetition, in rising order.
+std::vector<std::int64_t> draw(std::int64_t all, std::int64_t count, std::mt19937_64& random) {
+  std::vector<std::int64_t> numbers(static_cast<std::size_t>(all));
+  std::iota(numbers.begin(), numbers.end(), 0);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto left = static_cast<std::uint64_t>(all - i);
+    std::swap(numbers[static_cast<std::size_t>(i)],
+              numbers[static_cast<std::size_t>(i) + random() % left]);
+  }
+  numbers.resize(static_cast<std::size_t>(count));
+  std::sort(numbers.begin(), numbers.end());
+  return numbers;
+}
+
+}  // namespace
+
+std::int64_t Calibration::tokens() const {
+  std::int64_t sum = 0;
+  for (const auto& row : rows) sum += std::ssize(row);
+  return sum;
+}
+
+Calibration read_calibration(const CalibrationArgs& args) {
+  Calibration result;
+  std::mt19937_64 random(args.seed);
+  const std::vector<std::int64_t> counts = shares(args.files, args.rows);
+  for (std::size_t i = 0; i < args.files.size(); ++i) {
+    const std::filesystem::path& path = args.files[i].path;
+    std::string text = read_file(path);
+    if (path.extension() == ".jsonl") text = read_lines(path, text);
+    const std::vector<std::int32_t> ids =
+        args.tokenizer.encode(text, {.add_special = false, .parse_special = false});
+    const std::int64_t whole = std::ssize(ids) / args.length;
+    if (whole < counts[i]) {
+      fail(ErrorCode::kInvalidArgument,
+           "{} has {} tokens, which make {} rows of {}; its share is {} rows: give more text, a "
+           "smaller weight, or fewer or shorter rows (-r, -l)",
+           path.string(), ids.size(), whole, args.length, counts[i]);
+    }
+    for (const std::int64_t row : draw(whole, counts[i], random)) {
+      const auto begin = ids.begin() + row * args.length;
+      result.rows.emplace_back(begin, begin + args.length);
+    }
+    result.sources.push_back(
+        fmt::format("{}: {} rows of {} tokens", path.filename().string(), counts[i], args.length));
+  }
+  // Interleaved, so that the first rows, which measuring takes, are of all sources.
+  std::shuffle(result.rows.begin(), result.rows.end(), random);
+  return result;
+}
+
+}  // namespace bl

@@ -1,0 +1,85 @@
+#include "convert/call_table.h"
+
+#include <array>
+
+#include "base/check.h"
+
+namespace bl {
+namespace {
+
+const CallTable& table_of(const ExecContext& ctx) {
+  return *static_cast<const CallTable*>(ctx.ops);
+}
+
+ExecContext inner_context(const ExecContext& ctx) {
+  ExecContext inner = ctx;
+  inner.ops = &table_of(ctx).table();
+  return inner;
+}
+
+template <auto kOp>
+struct Gated;
+
+template <class... Args, void (*OpTable::*kOp)(ExecContext&, Args...)>
+struct Gated<kOp> {
+  static void run(ExecContext& ctx, Args... args) {
+    if (!table_of(ctx).running()) return;
+    ExecContext inner = inner_context(ctx);
+    (table_of(ctx).table().*kOp)(inner, args...);
+  }
+};
+
+// Replaces the ops that the table has; an op that it lacks stays null.
+template <auto... kOps>
+void gate_ops(OpTable& table) {
+  (void(table.*kOps = table.*kOps == nullptr ? nullptr : &Gated<kOps>::run), ...);
+}
+
+// Models with experts are refused before a pass starts.
+void refuse_route(ExecContext&, const RouteArgs&) { BL_CHECK(false); }
+void refuse_experts(ExecContext&, const ExpertsArgs&) { BL_CHECK(false); }
+
+}  // namespace
+
+CallTable::CallTable(const OpTable& table) : OpTable(table), table_(table) {
+  static_assert(sizeof(OpTable) == 20 * sizeof(void*),
+                "a new op of OpTable must be gated below, too");
+  gate_ops<&OpTable::embed, &OpTable::norm, &OpTable::activate, &OpTable::add, &OpTable::scale,
+           &OpTable::gate, &OpTable::clamp, &OpTable::copy_rows, &OpTable::add_rows, &OpTable::rope,
+           &OpTable::kv_write, &OpTable::attention, &OpTable::rope_and_write,
+           &OpTable::rope_write_attend, &OpTable::argmax, &OpTable::sample>(*this);
+  OpTable& ops = *this;
+  ops.matmul = [](ExecContext& ctx, const MatmulArgs& args) { table_of(ctx).matmul(ctx, args); };
+  ops.route = &refuse_route;
+  ops.experts = &refuse_experts;
+  gemm_fusion = nullptr;
+}
+
+void CallTable::begin(const CallPlan& plan) const {
+  plan_ = &plan;
+  next_ = 0;
+}
+
+void CallTable::matmul(ExecContext& ctx, const MatmulArgs& args) const {
+  const int call = next_++;
+  if (call < plan_->resume || call > plan_->stop) return;
+  MatmulArgs own = args;
+  if (call == plan_->resume) own.x = plan_->input;
+  if (plan_->before) plan_->before(call, own);
+  if (call == plan_->stop) return;
+  std::array<MatmulOutput, 4> outputs;
+  BL_CHECK(args.outputs.size() <= outputs.size());
+  for (std::size_t i = 0; i < args.outputs.size(); ++i) {
+    outputs[i] = args.outputs[i];
+    if (plan_->substitutes == nullptr) continue;
+    const auto other = plan_->substitutes->find(outputs[i].weight);
+    if (other != plan_->substitutes->end()) outputs[i].weight = other->second;
+  }
+  own.outputs = std::span(outputs.data(), args.outputs.size());
+  ExecContext inner = inner_context(ctx);
+  table_.matmul(inner, own);
+  own.outputs = args.outputs;
+  if (plan_->after) plan_->after(call, own);
+}
+
+}  // namespace bl

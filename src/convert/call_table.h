@@ -1,0 +1,51 @@
+#pragma once
+#include <climits>
+#include <functional>
+#include <map>
+
+#include "ops/op_table.h"
+
+namespace bl {
+
+// What to do with the GEMM calls of one block pass. Calls are numbered in the order in which the
+// block makes them: one call multiplies one input by all matrices that read it.
+struct CallPlan {
+  // Begin with this call and give it `input`; ops before it do nothing, so that the residual stream
+  // must be as it was when the call was first reached. −1: begin at the beginning.
+  int resume = -1;
+  TensorView input = {};
+  // End before this call; ops behind do nothing.
+  int stop = INT_MAX;
+  // Matrices that take the place of others.
+  const std::map<const PackedMatrix*, const PackedMatrix*>* substitutes = nullptr;
+  // Heard in the thread that runs the step: before a call that is reached (also the one at `stop`),
+  // and after a call that was computed. Args hold the call's real input.
+  std::function<void(int call, const MatmulArgs&)> before = {};
+  std::function<void(int call, const MatmulArgs&)> after = {};
+};
+
+// Takes the place of a backend's table in ExecContext::ops and runs block passes by a CallPlan. For
+// capture of inputs, for matrices on trial, and for going through a block in stages without
+// computing anything twice. Routed experts are refused.
+class CallTable : public OpTable {
+ public:
+  // `table` must outlive this.
+  explicit CallTable(const OpTable& table);
+
+  // Starts a pass: `plan` must outlive it.
+  void begin(const CallPlan& plan) const;
+  // How many calls the pass has reached.
+  int calls() const { return next_; }
+
+  const OpTable& table() const { return table_; }
+  // For the ops: whether they compute anything at this point of the pass.
+  bool running() const { return next_ > plan_->resume && next_ <= plan_->stop; }
+  void matmul(ExecContext& ctx, const MatmulArgs& args) const;
+
+ private:
+  const OpTable& table_;
+  mutable const CallPlan* plan_ = nullptr;
+  mutable int next_ = 0;
+};
+
+}  // namespace bl

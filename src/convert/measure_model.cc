@@ -1,0 +1,238 @@
+#include "convert/measure_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <numeric>
+
+#include "base/check.h"
+#include "base/fast_exp.h"
+#include "convert/input_statistics.h"
+#include "convert/rounding.h"
+#include "convert/substitute.h"
+
+namespace bl {
+namespace {
+
+constexpr int kWidths[] = {8, 6, 5, 4, 3, 2};
+constexpr std::int32_t kCommonGroup = 64;  // all widths are measured with this group size
+constexpr std::int32_t kOtherGroups[] = {32, 128};
+constexpr int kRatioBits = 4;  // the other sizes are measured with this width
+constexpr int kTrialBits = 3;  // of the variant that a sensitivity is measured with
+constexpr std::int64_t kTrialRowTokens = 128;
+
+std::vector<double> run_errors(const std::vector<double>& slot_errors) {
+  std::vector<double> errors(slot_errors.size() / 32, 0.0);
+  for (std::size_t k = 0; k < slot_errors.size(); ++k) errors[k / 32] += slot_errors[k];
+  return errors;
+}
+
+// Output distributions of a few positions, for KL divergences from them.
+struct Distributions {
+  Tensor p;                     // F32 [rows, vocab]
+  std::vector<double> entropy;  // [rows] −Σ p · ln p
+};
+
+// The largest element of a row, and the logarithm of Σ exp(x − largest).
+struct LogSum {
+  float largest = 0.0f;
+  double log_sum = 0.0;
+};
+LogSum log_sum_of(const float* row, std::int64_t n) {
+  const float largest = *std::max_element(row, row + n);
+  double sum = 0.0;
+  for (std::int64_t i = 0; i < n; ++i) sum += fast_exp(row[i] - largest);
+  return {largest, std::log(sum)};
+}
+
+Distributions distributions_of(const TensorView& logits) {
+  Distributions result{make_host_tensor(DType::kF32, logits.shape), {}};
+  for (std::int64_t r = 0; r < logits.rows(); ++r) {
+    const float* row = logits.row<const float>(r);
+    const LogSum sum = log_sum_of(row, logits.columns());
+    double entropy = 0.0;
+    for (std::int64_t i = 0; i < logits.columns(); ++i) {
+      const double log_p = static_cast<double>(row[i]) - sum.largest - sum.log_sum;
+      const double p = std::exp(log_p);
+      result.p.view().row<float>(r)[i] = static_cast<float>(p);
+      entropy -= p * log_p;
+    }
+    result.entropy.push_back(entropy);
+  }
+  return result;
+}
+
+// Σ over the rows of D(base ‖ softmax(logits)).
+double divergence(Products& products, const Distributions& base, const TensorView& logits) {
+  std::vector<double> rows(static_cast<std::size_t>(logits.rows()));
+  products.parallel(logits.rows(), 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      const float* row = logits.row<const float>(r);
+      const float* p = base.p.view().row<const float>(r);
+      const LogSum sum = log_sum_of(row, logits.columns());
+      double cross = 0.0;
+      for (std::int64_t i = 0; i < logits.columns(); ++i) {
+        cross -= static_cast<double>(p[i]) * (row[i] - sum.largest);
+      }
+      const auto at = static_cast<std::size_t>(r);
+      rows[at] = cross + sum.log_sum - base.entropy[at];
+    }
+  });
+  return std::accumulate(rows.begin(), rows.end(), 0.0);
+}
+
+// Adds the curves of another group size for all widths: what it changes at kRatioBits (`errors`) is
+// taken for what it changes at every width.
+void add_scaled_curves(LinearMeasurement& linear, const std::vector<double>& errors,
+                       std::int32_t size) {
+  const std::vector<WidthCurve> common = linear.curves;
+  const auto at_ratio = std::find_if(common.begin(), common.end(), [](const WidthCurve& curve) {
+    return curve.bits == kRatioBits && curve.group_size == kCommonGroup;
+  });
+  for (const WidthCurve& curve : common) {
+    if (curve.group_size != kCommonGroup) continue;
+    WidthCurve scaled{curve.bits, size, curve.errors};
+    for (std::size_t run = 0; run < errors.size(); ++run) {
+      const double base = at_ratio->errors[run];
+      if (base > 0.0) scaled.errors[run] *= errors[run] / base;
+    }
+    linear.curves.push_back(std::move(scaled));
+  }
+}
+
+class MeasurePass {
+ public:
+  explicit MeasurePass(const MeasureArgs& args)
+      : args_(args), products_(args.backend), ends_(ModelPart::ends(args.loader, args.backend)) {
+    const auto rows = static_cast<std::size_t>(args.rows);
+    BL_CHECK(rows <= args.calibration.rows.size());
+    for (std::size_t i = 0; i < rows; ++i) {
+      chunks_.emplace_back(std::span(&args.calibration.rows[i], 1));
+      states_.push_back(ends_.embed(chunks_.back()));
+      result_.tokens += chunks_.back().tokens();
+    }
+    trial_.emplace_back(trial_rows());
+    base_ = ends_.embed(trial_.front());
+    result_.sensitivity_tokens = trial_.front().tokens();
+  }
+
+  ErrorMeasurement run() {
+    const auto blocks = static_cast<std::int64_t>(args_.loader.spec().order.size());
+    for (std::int64_t number = 0; number < blocks; ++number) {
+      if (args_.progress) args_.progress(number, blocks + 1);
+      measure_block(static_cast<std::size_t>(number));
+    }
+    if (args_.progress) args_.progress(blocks, blocks + 1);
+    find_sensitivities();
+    return std::move(result_);
+  }
+
+ private:
+  // Short stretches of different rows, so that the positions are of different texts.
+  std::vector<std::vector<std::int32_t>> trial_rows() const {
+    std::vector<std::vector<std::int32_t>> rows;
+    std::int64_t left = args_.sensitivity_tokens;
+    for (std::size_t i = 0; left > 0; ++i) {
+      const auto& row = args_.calibration.rows[i % static_cast<std::size_t>(args_.rows)];
+      const auto length = std::min<std::int64_t>({left, kTrialRowTokens, std::ssize(row)});
+      const auto middle = (std::ssize(row) - length) / 2;
+      rows.emplace_back(row.begin() + middle, row.begin() + middle + length);
+      left -= length;
+    }
+    return rows;
+  }
+
+  void measure_block(std::size_t number) {
+    ModelPart block = ModelPart::block(args_.loader, args_.backend, number);
+    std::vector<InputStatistics> inputs;
+    std::vector<std::vector<const LinearSite*>> readers;
+    for (std::size_t i = 0; i < chunks_.size(); ++i) {
+      CallPlan plan;
+      plan.before = [&](int call, const MatmulArgs& args) {
+        const auto at = static_cast<std::size_t>(call);
+        if (inputs.size() <= at) {
+          inputs.emplace_back();
+          readers.emplace_back();
+          for (const MatmulOutput& output : args.outputs) {
+            readers.back().push_back(&block.linear_of(output.weight));
+          }
+        }
+        inputs[at].add(products_, args.x);
+      };
+      block.run_block(chunks_[i], states_[i].view(), plan);
+    }
+    for (Tensor& variant : variants_) block.run_block(trial_.front(), variant.view(), {});
+    for (std::size_t call = 0; call < inputs.size(); ++call) {
+      const OrderedHessian hessian =
+          order_hessian(products_, inputs[call].hessian.view(), inputs[call].tokens, args_.damping);
+      for (const LinearSite* linear : readers[call]) measure_linear(block, *linear, hessian);
+    }
+    block.run_block(trial_.front(), base_.view(), {});
+  }
+
+  void measure_linear(ModelPart& block, const LinearSite& linear, const OrderedHessian& hessian) {
+    const Tensor wanted =
+        in_slot_order(products_, linear.weight, hessian.perm, linear.padded_out());
+    Rounding rounding(products_, hessian, wanted.view());
+    LinearMeasurement measured{.key = linear.key, .in = linear.in(), .out = linear.padded_out()};
+    const auto measure = [&](int bits, std::int32_t size) {
+      const Rounding::Result rounded = rounding.run(uniform_groups(bits, size, linear.in()), 0);
+      if (bits == kTrialBits) add_variant(block, linear, rounded);
+      return run_errors(rounded.slot_errors);
+    };
+    for (const int bits : kWidths) {
+      measured.curves.push_back({bits, kCommonGroup, measure(bits, kCommonGroup)});
+    }
+    for (const std::int32_t size : kOtherGroups) {
+      const std::vector<double> errors = measure(kRatioBits, size);
+      add_scaled_curves(measured, errors, size);
+    }
+    result_.linears.push_back(std::move(measured));
+  }
+
+  // The states of the model in which this linear alone is rounded.
+  void add_variant(ModelPart& block, const LinearSite& linear, const Rounding::Result& rounded) {
+    Substitutes coarse(args_.backend);
+    coarse.add(linear, decoded_rows(rounded.matrix));
+    variants_.push_back(copy_of(base_.view()));
+    CallPlan plan;
+    plan.substitutes = coarse.map();
+    block.run_block(trial_.front(), variants_.back().view(), plan);
+    trial_losses_.push_back(rounded.error);
+  }
+
+  void find_sensitivities() {
+    std::vector<Distributions> base;
+    ends_.run_head(trial_.front(), base_.view(), {}, [&](std::int64_t, const TensorView& logits) {
+      base.push_back(distributions_of(logits));
+    });
+    const auto tokens = static_cast<double>(trial_.front().tokens());
+    for (std::size_t i = 0; i < variants_.size(); ++i) {
+      double sum = 0.0;
+      std::size_t piece = 0;
+      ends_.run_head(trial_.front(), variants_[i].view(), {},
+                     [&](std::int64_t, const TensorView& logits) {
+                       sum += divergence(products_, base[piece++], logits);
+                     });
+      const double loss = trial_losses_[i];
+      result_.linears[i].sensitivity = loss > 0.0 ? std::max(sum / tokens, 0.0) / loss : 0.0;
+    }
+  }
+
+  const MeasureArgs& args_;
+  Products products_;
+  ModelPart ends_;
+  std::vector<Chunk> chunks_;
+  std::vector<Tensor> states_;
+  std::vector<Chunk> trial_;  // the one chunk that sensitivities are measured on
+  Tensor base_;               // its states in the whole model
+  std::vector<Tensor> variants_;
+  std::vector<double> trial_losses_;
+  ErrorMeasurement result_;
+};
+
+}  // namespace
+
+ErrorMeasurement measure_model(const MeasureArgs& args) { return MeasurePass(args).run(); }
+
+}  // namespace bl

@@ -1,0 +1,28 @@
+#pragma once
+#include <functional>
+
+#include "convert/block_model.h"
+#include "convert/calibration.h"
+#include "convert/measurement.h"
+
+namespace bl {
+
+struct MeasureArgs {
+  ModelLoader& loader;
+  Backend& backend;
+  const Calibration& calibration;
+  std::int64_t rows = 0;  // of the calibration, from the front
+  double damping = 0.01;
+  // Positions at which the output's KL divergence is measured while one linear at a time is coarse.
+  std::int64_t sensitivity_tokens = 256;
+  // Called with blocks done and in all; may throw to interrupt.
+  std::function<void(std::int64_t done, std::int64_t total)> progress;
+};
+
+// Measures each linear of the blocks: the loss at every width and group size by GPTQ, and how much
+// the KL divergence of the logits grows with that loss. One block is in memory at a time. For the
+// sensitivities, hidden states of one variant of the model per linear travel through the blocks:
+// the model with that linear at 3 bits. Their number times `sensitivity_tokens` decides the memory.
+ErrorMeasurement measure_model(const MeasureArgs& args);
+
+}  // namespace bl

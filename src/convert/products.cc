@@ -1,0 +1,60 @@
+#include "convert/products.h"
+
+#include <cstring>
+
+#include "base/check.h"
+
+namespace bl {
+
+Products::Products(Backend& backend) : backend_(backend) { BL_CHECK(backend.reads_host_memory()); }
+
+void Products::add(const TensorView& out, const TensorView& a, const TensorView& b,
+                   float multiplier) {
+  BL_CHECK(a.columns() == b.columns() && out.rows() == a.rows() && out.columns() == b.rows());
+  const std::size_t bytes = backend_.scratch_bytes(
+      {.tokens = a.rows(), .max_in = a.columns(), .max_slots = a.columns(), .max_out = b.rows()});
+  if (scratch_.capacity() < bytes) scratch_ = Arena(backend_.allocate(bytes));
+  DenseMatrix dense;
+  dense.weight.view = b;
+  const std::unique_ptr<PackedMatrix> weight = backend_.pack(dense, {});
+  ArenaScope scope(scratch_);
+  ExecContext ctx = backend_.context(scratch_);
+  const MatmulOutput output{weight.get(), out, {}};
+  ctx.ops->matmul(ctx, {.x = a,
+                        .outputs = {&output, 1},
+                        .epilogue = {.multiplier = multiplier, .accumulate = true}});
+  backend_.synchronize();
+}
+
+Tensor zero_matrix(std::int64_t rows, std::int64_t columns) {
+  Tensor result = make_host_tensor(DType::kF32, {rows, columns});
+  std::memset(result.view().data, 0, static_cast<std::size_t>(rows * columns) * sizeof(float));
+  return result;
+}
+
+Tensor copy_of(const TensorView& from) {
+  Tensor to = make_host_tensor(DType::kF32, {from.rows(), from.columns()});
+  for (std::int64_t r = 0; r < from.rows(); ++r) {
+    std::copy_n(from.row<const float>(r), from.columns(), to.view().row<float>(r));
+  }
+  return to;
+}
+
+Tensor transposed(Products& products, const TensorView& from) {
+  constexpr std::int64_t kTile = 32;
+  const std::int64_t rows = from.rows(), columns = from.columns();
+  Tensor result = make_host_tensor(DType::kF32, {columns, rows});
+  products.parallel(columns, kTile, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r0 = 0; r0 < rows; r0 += kTile) {
+      for (std::int64_t c = begin; c < end; ++c) {
+        float* to = result.view().row<float>(c);
+        for (std::int64_t r = r0; r < std::min(rows, r0 + kTile); ++r) {
+          to[r] = from.row<const float>(r)[c];
+        }
+      }
+    }
+  });
+  return result;
+}
+
+}  // namespace bl

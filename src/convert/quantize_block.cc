@@ -1,0 +1,204 @@
+#include "convert/quantize_block.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "convert/substitute.h"
+
+namespace bl {
+namespace {
+
+// Adds factor · from to `to`, both F32 of one shape and contiguous.
+void add_scaled(const TensorView& to, const TensorView& from, float factor) {
+  float* sum = to.as<float>();
+  const float* values = from.as<float>();
+  const std::int64_t n = to.shape.elements();
+  for (std::int64_t i = 0; i < n; ++i) sum[i] += factor * values[i];
+}
+
+// Returns the wanted x · W for one output of a call that has just run on the original path.
+// `stream`: the residual stream of the quantized path, where the call adds to it.
+Tensor wanted_output(const MatmulArgs& args, const MatmulOutput& output, const TensorView* stream) {
+  Tensor y = copy_of(output.out);
+  if (stream != nullptr) add_scaled(y.view(), *stream, -1.0f);
+  const float inverse = 1.0f / args.epilogue.multiplier;
+  const float* bias = output.bias.empty() ? nullptr : output.bias.as<float>();
+  for (std::int64_t r = 0; r < y.view().rows(); ++r) {
+    float* row = y.view().row<float>(r);
+    for (std::int64_t c = 0; c < y.view().columns(); ++c) {
+      row[c] = (bias != nullptr ? row[c] - bias[c] : row[c]) * inverse;
+    }
+  }
+  return y;
+}
+
+struct Wanted {
+  Tensor weights;  // F32 [in, padded out] in slot order
+  double power = 0.0;
+};
+
+// The weights with the least error against the wanted outputs, W + α · H⁻¹ · (C − H · W): with
+// α = 1 the minimum of Σ ‖x · Ŵ − y‖² + λ ‖Ŵ − W‖².
+Wanted wanted_weights(Products& products, const LinearSite& linear, const OrderedHessian& hessian,
+                      const Tensor* cross, double correction) {
+  Wanted wanted;
+  wanted.weights = in_slot_order(products, linear.weight, hessian.perm, linear.padded_out());
+  const TensorView& w = wanted.weights.view();
+  Tensor product = zero_matrix(w.rows(), w.columns());
+  products.add(product.view(), hessian.h.view(), transposed(products, w).view());
+  for (std::int64_t k = 0; k < w.rows(); ++k) {
+    for (std::int64_t c = 0; c < w.columns(); ++c) {
+      wanted.power += static_cast<double>(w.row<float>(k)[c]) * product.view().row<float>(k)[c];
+    }
+  }
+  if (cross == nullptr || correction == 0.0) return wanted;
+  const auto tokens = static_cast<float>(hessian.tokens);
+  const auto damping = static_cast<float>(hessian.damping);
+  for (std::int64_t k = 0; k < w.rows(); ++k) {
+    float* to = product.view().row<float>(k);
+    const float* c = cross->view().row<const float>(hessian.perm[static_cast<std::size_t>(k)]);
+    const float* own = w.row<const float>(k);
+    for (std::int64_t i = 0; i < linear.out(); ++i) {
+      to[i] = c[i] / tokens - to[i] + damping * own[i];
+    }
+  }
+  const Tensor u = transposed(products, hessian.u_transposed.view());
+  Tensor half = zero_matrix(w.rows(), w.columns());
+  products.add(half.view(), u.view(), transposed(products, product.view()).view());
+  products.add(w, hessian.u_transposed.view(), transposed(products, half.view()).view(),
+               static_cast<float>(correction));
+  return wanted;
+}
+
+class BlockQuantizer {
+ public:
+  BlockQuantizer(ModelPart& block, Backend& backend, TwoPaths& paths,
+                 const QuantizeOptions& options)
+      : block_(block),
+        products_(backend),
+        paths_(paths),
+        options_(options),
+        substitutes_(backend),
+        original_inputs_(paths.chunks.size()),
+        quantized_inputs_(paths.chunks.size()) {}
+
+  std::vector<QuantizedLinear> run(const std::map<std::string, GroupList>& groups) {
+    std::vector<QuantizedLinear> results;
+    for (std::size_t i = 0; i < paths_.chunks.size(); ++i) {
+      advance(i, paths_.original[i], original_inputs_[i], -1, {});
+      advance(i, paths_.quantized[i], quantized_inputs_[i], -1, {});
+    }
+    for (int call = 0; !original_inputs_.front().empty(); ++call) {
+      const InputStatistics inputs = compare_paths(call);
+      const OrderedHessian hessian =
+          order_hessian(products_, inputs.hessian.view(), inputs.tokens, options_.damping);
+      for (std::size_t i = 0; i < readers_.size(); ++i) {
+        results.push_back(
+            quantize(*readers_[i], hessian, inputs.cross[i], groups.at(readers_[i]->key)));
+      }
+      for (std::size_t i = 0; i < paths_.chunks.size(); ++i) {
+        advance(i, paths_.quantized[i], quantized_inputs_[i], call, {});
+      }
+    }
+    return results;
+  }
+
+ private:
+  using After = std::function<void(int, const MatmulArgs&)>;
+
+  // Runs one chunk from `call` with its input (−1: from the beginning) up to the next call, whose
+  // input replaces the old one. The input becomes empty where the block ends.
+  void advance(std::size_t chunk, const Tensor& x, Tensor& input, int call, const After& after) {
+    Tensor next;
+    CallPlan plan;
+    plan.resume = call;
+    plan.input = input.view();
+    plan.stop = call + 1;
+    plan.before = [&](int at, const MatmulArgs& args) {
+      if (at == call + 1) next = copy_of(args.x);
+    };
+    plan.after = after;
+    if (&x == &paths_.quantized[chunk]) plan.substitutes = substitutes_.map();
+    block_.run_block(paths_.chunks[chunk], x.view(), plan);
+    input = std::move(next);
+  }
+
+  // Runs `call` on the original path, which yields the wanted outputs, and adds up the statistics.
+  InputStatistics compare_paths(int call) {
+    InputStatistics inputs;
+    for (std::size_t i = 0; i < paths_.chunks.size(); ++i) {
+      std::vector<Tensor> wanted;
+      readers_.clear();
+      advance(i, paths_.original[i], original_inputs_[i], call, [&](int, const MatmulArgs& args) {
+        for (const MatmulOutput& output : args.outputs) {
+          readers_.push_back(&block_.linear_of(output.weight));
+          const bool streams = output.out.data == paths_.original[i].view().data;
+          BL_CHECK(streams == args.epilogue.accumulate);
+          wanted.push_back(
+              wanted_output(args, output, streams ? &paths_.quantized[i].view() : nullptr));
+        }
+      });
+      inputs.add(products_, quantized_inputs_[i].view(), wanted);
+    }
+    return inputs;
+  }
+
+  QuantizedLinear quantize(const LinearSite& linear, const OrderedHessian& hessian,
+                           const Tensor& cross, const GroupList& groups) {
+    const Wanted wanted = wanted_weights(products_, linear, hessian, &cross, options_.correction);
+    Rounding::Result rounded =
+        Rounding(products_, hessian, wanted.weights.view()).run(groups, options_.sweeps);
+    substitutes_.add(linear, decoded_rows(rounded.matrix));
+    return {linear.key, std::move(rounded.matrix), linear.out(), rounded.error, wanted.power};
+  }
+
+  ModelPart& block_;
+  Products products_;
+  TwoPaths& paths_;
+  const QuantizeOptions& options_;
+  Substitutes substitutes_;
+  std::vector<Tensor> original_inputs_, quantized_inputs_;  // of the next call, per chunk
+  std::vector<const LinearSite*> readers_;                  // of the call that was compared last
+};
+
+}  // namespace
+
+std::vector<QuantizedLinear> quantize_block(ModelPart& block, Backend& backend, TwoPaths& paths,
+                                            const std::map<std::string, GroupList>& groups,
+                                            const QuantizeOptions& options) {
+  return BlockQuantizer(block, backend, paths, options).run(groups);
+}
+
+void replay_block(ModelPart& block, Backend& backend, TwoPaths& paths,
+                  const std::map<std::string, std::vector<std::uint16_t>>& rows) {
+  Substitutes substitutes(backend);
+  for (const LinearSite& linear : block.linears()) substitutes.add(linear, rows.at(linear.key));
+  CallPlan plan;
+  plan.substitutes = substitutes.map();
+  for (std::size_t i = 0; i < paths.chunks.size(); ++i) {
+    block.run_block(paths.chunks[i], paths.original[i].view(), {});
+    block.run_block(paths.chunks[i], paths.quantized[i].view(), plan);
+  }
+}
+
+QuantizedLinear quantize_head(ModelPart& ends, Backend& backend, TwoPaths& paths,
+                              const GroupList& groups, const QuantizeOptions& options) {
+  Products products(backend);
+  InputStatistics inputs;
+  CallPlan plan;
+  plan.stop = 0;
+  plan.before = [&](int, const MatmulArgs& args) { inputs.add(products, args.x); };
+  for (std::size_t i = 0; i < paths.chunks.size(); ++i) {
+    ends.run_head(paths.chunks[i], paths.quantized[i].view(), plan,
+                  [](std::int64_t, const TensorView&) {});
+  }
+  const LinearSite& head = ends.linears().front();
+  const OrderedHessian hessian =
+      order_hessian(products, inputs.hessian.view(), inputs.tokens, options.damping);
+  const Wanted wanted = wanted_weights(products, head, hessian, nullptr, 0.0);
+  Rounding::Result rounded =
+      Rounding(products, hessian, wanted.weights.view()).run(groups, options.sweeps);
+  return {head.key, std::move(rounded.matrix), head.out(), rounded.error, wanted.power};
+}
+
+}  // namespace bl

@@ -1,0 +1,53 @@
+#pragma once
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "convert/bit_plan.h"
+#include "convert/block_model.h"
+#include "convert/input_statistics.h"
+#include "convert/rounding.h"
+
+namespace bl {
+
+struct QuantizeOptions {
+  double damping = 0.01;
+  int sweeps = 2;
+  // How much of the error of what is already quantized the targets correct, from 0 to 1.
+  double correction = 1.0;
+};
+
+struct QuantizedLinear {
+  std::string key;
+  RoundedMatrix matrix;
+  std::int64_t out = 0;  // without padding
+  double error = 0.0;    // the loss per token against the wanted output, after the sweeps
+  double power = 0.0;    // the mean square of the wanted output, for a relative error
+};
+
+// The hidden states of the calibration rows on their two ways through the model: as the original
+// has them, and as the model has them whose blocks so far are quantized.
+struct TwoPaths {
+  std::vector<Chunk> chunks;
+  std::vector<Tensor> original;  // F32 [tokens, hidden] per chunk
+  std::vector<Tensor> quantized;
+};
+
+// Quantizes the linears of a block in the order of its GEMM calls, and moves both paths behind the
+// block. The inputs are always those of the quantized path, and the wanted outputs those of the
+// original one: where a linear adds to the residual stream, it also makes up for the difference of
+// the streams (the aim of GPTAQ, arXiv 2504.02692, and Qronos).
+std::vector<QuantizedLinear> quantize_block(ModelPart& block, Backend& backend, TwoPaths& paths,
+                                            const std::map<std::string, GroupList>& groups,
+                                            const QuantizeOptions& options);
+
+// Moves both paths behind a block whose linears are already quantized.
+void replay_block(ModelPart& block, Backend& backend, TwoPaths& paths,
+                  const std::map<std::string, std::vector<std::uint16_t>>& rows);
+
+// Quantizes the head by the final states of the quantized path.
+QuantizedLinear quantize_head(ModelPart& ends, Backend& backend, TwoPaths& paths,
+                              const GroupList& groups, const QuantizeOptions& options);
+
+}  // namespace bl

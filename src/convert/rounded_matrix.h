@@ -1,0 +1,50 @@
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "format/weight_matrix.h"
+
+namespace bl {
+
+// A run of slots that share a width and a row of scales, as EXL2 stores them.
+struct SlotGroup {
+  int bits = 0;
+  std::int32_t slots = 0;  // a multiple of 32
+  bool operator==(const SlotGroup&) const = default;
+};
+
+// The groups of one linear, in the order of slots; widths never rise.
+using GroupList = std::vector<SlotGroup>;
+
+// `slots` slots of one width in groups of `size`; the last group may be shorter.
+GroupList uniform_groups(int bits, std::int32_t size, std::int64_t slots);
+// Bits that a matrix with these groups takes in a file: codes, scales, group table and
+// permutation.
+std::int64_t stored_bits(const GroupList& groups, std::int64_t in, std::int64_t out);
+
+// A linear after rounding, in slot order. `out` is padded to a multiple of 32.
+struct RoundedMatrix {
+  std::int64_t in = 0;
+  std::int64_t out = 0;
+  GroupList groups = {};
+  std::vector<std::int32_t> perm = {};         // slot → channel
+  std::vector<std::uint8_t> codes = {};        // [in, out]
+  std::vector<std::uint8_t> scale_codes = {};  // [groups, out], 0 … 15
+  std::vector<std::uint16_t> scale_max = {};   // [groups] of binary16 bits
+};
+
+// The tensors of a rounded matrix as EXL2 stores them.
+struct Exl2Tensors {
+  std::vector<std::uint32_t> q_weight;     // [word rows, out]
+  std::vector<std::uint16_t> q_groups;     // [2 · groups]
+  std::vector<std::uint32_t> q_scale;      // [groups, out / 8]
+  std::vector<std::uint16_t> q_scale_max;  // [groups]
+  std::vector<std::int32_t> q_invperm;     // [in]
+};
+Exl2Tensors pack_exl2(const RoundedMatrix& matrix);
+
+// The weights as every reader of EXL2 decodes them: binary16 bits [out, in] in channel order, the
+// layout of a plain linear.
+std::vector<std::uint16_t> decoded_rows(const RoundedMatrix& matrix);
+
+}  // namespace bl

@@ -1,0 +1,44 @@
+#pragma once
+#include <vector>
+
+#include "convert/ordered_hessian.h"
+#include "convert/rounded_matrix.h"
+
+namespace bl {
+
+struct RoundingState;
+struct SlotBlock;
+
+// Rounds one linear: finds codes and scales Ŵ with small Σ_c (ŵ_c − w_c)ᵀ H (ŵ_c − w_c) over the
+// columns c, where w are the wanted weights and H the Hessian of the input.
+//
+// First one pass of GPTQ in the order of slots, in which each group's scales are searched when the
+// pass reaches it; then, if asked for, sweeps that fit the scales again to the codes and change
+// single codes wherever that lowers the loss (coordinate descent). Results depend on nothing but
+// the arguments: every column is computed in the same order by whichever thread.
+class Rounding {
+ public:
+  // `wanted`: F32 [in, out] in slot order, `out` a multiple of 32. All must outlive this.
+  Rounding(Products& products, const OrderedHessian& hessian, const TensorView& wanted);
+
+  struct Result {
+    RoundedMatrix matrix;
+    // [in]: the share of the loss that GPTQ incurs in each slot. The shares of a slot at another
+    // width add up to a good estimate for mixed widths.
+    std::vector<double> slot_errors;
+    double error = 0.0;  // the loss, after the sweeps
+  };
+  Result run(const GroupList& groups, int sweeps);
+
+ private:
+  void round_block(RoundingState& state, const SlotBlock& block);
+  // Makes the sweeps and returns the loss.
+  double improve(RoundingState& state, int sweeps);
+  void sweep_block(RoundingState& state, const SlotBlock& block);
+
+  Products& products_;
+  const OrderedHessian& hessian_;
+  TensorView wanted_;
+};
+
+}  // namespace bl

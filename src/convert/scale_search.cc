@@ -1,0 +1,176 @@
+#include "convert/scale_search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "convert/round_even.h"
+#include "format/exl2_scale.h"
+#include "tensor/float16.h"
+
+namespace bl {
+namespace {
+
+constexpr int kPointsPerOctave = 12;
+constexpr float kLargest = 1.15f;  // first point, relative to the scale that clips nothing
+
+using Lanes = std::array<float, kPanelColumns>;
+
+// The error of each column of a panel at one scale per column, added up over the slots.
+void panel_errors(const GroupPanel& panel, const Lanes& scale, Lanes& errors) {
+  const auto low = static_cast<float>(-exl2_center(panel.bits));
+  const auto high = static_cast<float>(exl2_center(panel.bits) - 1);
+  Lanes inverse;
+  for (std::size_t c = 0; c < inverse.size(); ++c) {
+    inverse[c] = scale[c] > 0.0f ? 1.0f / scale[c] : 0.0f;
+    errors[c] = 0.0f;
+  }
+  Lanes row{};
+  for (std::size_t r = 0; r < panel.importance.size(); ++r) {
+    const float* weights = panel.weights + static_cast<std::int64_t>(r) * panel.stride;
+    std::copy(weights, weights + panel.columns, row.begin());
+    const float importance = panel.importance[r];
+    for (std::size_t c = 0; c < row.size(); ++c) {
+      const float code = round_even(std::min(std::max(row[c] * inverse[c], low), high));
+      const float error = row[c] - code * scale[c];
+      errors[c] += importance * error * error;
+    }
+  }
+}
+
+float point_ratio(int point) {
+  return std::exp2(-static_cast<float>(point) / static_cast<float>(kPointsPerOctave));
+}
+
+// The error of a column at any scale: between the points of its curve by interpolation, and beyond
+// its ends by what rounding (above) and clipping (below) roughly do.
+float error_at(const ErrorCurves& curves, std::size_t column, float log_scale) {
+  const float base = curves.base[column];
+  if (base <= 0.0f) return 0.0f;
+  const auto& errors = curves.errors[column];
+  const float at = (curves.log_base[column] - log_scale) * kPointsPerOctave;
+  constexpr float kLast = ErrorCurves::kPoints - 1;
+  if (at <= 0.0f) return errors.front() * std::exp2(-2.0f * at / kPointsPerOctave);
+  if (at >= kLast) return errors.back() * std::exp2(4.0f * (at - kLast) / kPointsPerOctave);
+  const auto low = static_cast<std::size_t>(at);
+  const float part = at - static_cast<float>(low);
+  return errors[low] + part * (errors[std::min(low + 1, errors.size() - 1)] - errors[low]);
+}
+
+// The place in a curve with the least error, as a scale.
+float best_scale(const ErrorCurves& curves, std::size_t column) {
+  const auto& errors = curves.errors[column];
+  const auto best = std::min_element(errors.begin(), errors.end());
+  return curves.base[column] * point_ratio(static_cast<int>(best - errors.begin()));
+}
+
+// Σ over the columns of the error at the better of the two codes around each column's best scale.
+double error_of_max(const ErrorCurves& curves, std::span<const float> wanted, float scale_max) {
+  double sum = 0.0;
+  const float log_max = std::log2(scale_max);
+  std::array<float, 16> logs;  // of the scales of the codes, relative to scale_max
+  for (std::size_t code = 0; code < logs.size(); ++code) {
+    logs[code] = 2.0f * std::log2(static_cast<float>(code + 1) / 16.0f);
+  }
+  for (std::size_t c = 0; c < wanted.size(); ++c) {
+    if (wanted[c] <= 0.0f) continue;
+    const float root = 16.0f * std::sqrt(wanted[c] / scale_max);
+    const float low = std::clamp(std::floor(root), 1.0f, 16.0f);
+    const float high = std::min(low + 1.0f, 16.0f);
+    sum += std::min(error_at(curves, c, log_max + logs[static_cast<std::size_t>(low) - 1]),
+                    error_at(curves, c, log_max + logs[static_cast<std::size_t>(high) - 1]));
+  }
+  return sum;
+}
+
+}  // namespace
+
+std::array<float, 16> column_scales(std::uint16_t scale_max) {
+  std::array<float, 16> scales{};
+  const float group_scale = exl2_group_scale(scale_max);
+  for (std::uint32_t code = 0; code < scales.size(); ++code) {
+    scales[code] = exl2_column_scale(group_scale, code);
+  }
+  return scales;
+}
+
+void measure_curves(const GroupPanel& panel, std::int64_t first, ErrorCurves& curves) {
+  Lanes base{};
+  for (std::size_t r = 0; r < panel.importance.size(); ++r) {
+    const float* weights = panel.weights + static_cast<std::int64_t>(r) * panel.stride;
+    for (std::int64_t c = 0; c < panel.columns; ++c) {
+      float& largest = base[static_cast<std::size_t>(c)];
+      largest = std::max(largest, std::abs(weights[c]));
+    }
+  }
+  const float steps = static_cast<float>(exl2_center(panel.bits)) - 0.5f;
+  for (float& value : base) value *= kLargest / steps;
+  Lanes scale, errors;
+  for (int point = 0; point < ErrorCurves::kPoints; ++point) {
+    const float ratio = point_ratio(point);
+    for (std::size_t c = 0; c < scale.size(); ++c) scale[c] = base[c] * ratio;
+    panel_errors(panel, scale, errors);
+    for (std::int64_t c = 0; c < panel.columns; ++c) {
+      curves.errors[static_cast<std::size_t>(first + c)][static_cast<std::size_t>(point)] =
+          errors[static_cast<std::size_t>(c)];
+    }
+  }
+  for (std::int64_t c = 0; c < panel.columns; ++c) {
+    curves.base[static_cast<std::size_t>(first + c)] = base[static_cast<std::size_t>(c)];
+    curves.log_base[static_cast<std::size_t>(first + c)] =
+        std::log2(base[static_cast<std::size_t>(c)]);
+  }
+}
+
+std::uint16_t choose_scale_max(const ErrorCurves& curves) {
+  constexpr int kTries = 18;
+  std::vector<float> wanted(curves.base.size());
+  float largest = 0.0f;
+  for (std::size_t c = 0; c < wanted.size(); ++c) {
+    wanted[c] = best_scale(curves, c);
+    largest = std::max(largest, wanted[c]);
+  }
+  std::uint16_t best = 0;
+  double least = std::numeric_limits<double>::infinity();
+  for (int attempt = 0; attempt < kTries && largest > 0.0f; ++attempt) {
+    const float ratio = std::exp2(static_cast<float>(3 - attempt) / 16.0f);
+    const std::uint16_t bits = float_to_half(std::min(largest * ratio, 65504.0f));
+    const float exact = 256.0f * exl2_group_scale(bits);
+    if (exact <= 0.0f) continue;
+    const double error = error_of_max(curves, wanted, exact);
+    if (error < least) {
+      least = error;
+      best = bits;
+    }
+  }
+  return best;
+}
+
+void choose_scale_codes(const GroupPanel& panel, std::int64_t first, const ErrorCurves& curves,
+                        std::uint16_t scale_max, std::uint8_t* codes) {
+  const std::array<float, 16> scales = column_scales(scale_max);
+  std::array<int, kPanelColumns> near{};
+  for (std::int64_t c = 0; c < panel.columns; ++c) {
+    const float wanted = best_scale(curves, static_cast<std::size_t>(first + c));
+    const auto above = std::lower_bound(scales.begin(), scales.end(), wanted);
+    near[static_cast<std::size_t>(c)] = static_cast<int>(above - scales.begin());
+  }
+  Lanes least;
+  least.fill(std::numeric_limits<float>::infinity());
+  Lanes scale{}, errors;
+  for (int step = -2; step <= 1; ++step) {
+    const auto code_of = [&](std::size_t c) { return std::clamp(near[c] + step, 0, 15); };
+    for (std::size_t c = 0; c < scale.size(); ++c) {
+      scale[c] = scales[static_cast<std::size_t>(code_of(c))];
+    }
+    panel_errors(panel, scale, errors);
+    for (std::int64_t c = 0; c < panel.columns; ++c) {
+      const auto lane = static_cast<std::size_t>(c);
+      if (errors[lane] >= least[lane]) continue;
+      least[lane] = errors[lane];
+      codes[c] = static_cast<std::uint8_t>(code_of(lane));
+    }
+  }
+}
+
+}  // namespace bl

@@ -1,0 +1,47 @@
+#pragma once
+// The search for the scales of one group: one binary16 maximum M for all columns, and for each
+// column a 4-bit code n that scales it by (n + 1)²/256. Only what the format can hold is tried.
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace bl {
+
+// Columns are searched in panels of this many, each by one thread.
+inline constexpr std::int64_t kPanelColumns = 64;
+
+// Weights of one group and panel, [slots, stride], and what an error of each slot costs.
+struct GroupPanel {
+  const float* weights = nullptr;
+  std::int64_t stride = 0;
+  std::int64_t columns = 0;           // up to kPanelColumns
+  std::span<const float> importance;  // [slots]
+  int bits = 0;
+};
+
+// For each column: the weighted squared error at a ladder of scales around its largest weight.
+struct ErrorCurves {
+  static constexpr int kPoints = 20;
+  std::vector<float> base;                         // [columns] scale of the first, largest point
+  std::vector<float> log_base;                     // [columns] its logarithm to base 2
+  std::vector<std::array<float, kPoints>> errors;  // [columns]
+  explicit ErrorCurves(std::int64_t columns)
+      : base(static_cast<std::size_t>(columns)), log_base(base.size()), errors(base.size()) {}
+};
+// Fills the curves of columns [first, first + panel.columns).
+void measure_curves(const GroupPanel& panel, std::int64_t first, ErrorCurves& curves);
+
+// The maximum, as binary16 bits, with the least error over all columns according to the curves.
+std::uint16_t choose_scale_max(const ErrorCurves& curves);
+
+// The code of each column with the least error, measured at the exact scales near the one that the
+// curve prefers. `codes` has panel.columns elements.
+void choose_scale_codes(const GroupPanel& panel, std::int64_t first, const ErrorCurves& curves,
+                        std::uint16_t scale_max, std::uint8_t* codes);
+
+// The 16 scales that a group with this maximum can give to a column.
+std::array<float, 16> column_scales(std::uint16_t scale_max);
+
+}  // namespace bl
