@@ -20,12 +20,17 @@ struct PrefillRun {
 template <CacheTypes kTypes, int kDim>
 void launch_prefill(const PrefillRun& run) {
   using Config = PrefillConfig<kTypes, kDim>;
-  const auto bytes =
-      static_cast<std::size_t>(Config::bytes(run.params.k_row.bytes, run.params.v_row.bytes));
+  const auto code_bytes =
+      static_cast<std::size_t>(Config::code_bytes(run.params.k_row.bytes, run.params.v_row.bytes));
+  const std::size_t room = cuda_device(run.ctx).facts().shared_bytes_per_cta;
+  const bool has_code_tiles = Config::kTileBytes + code_bytes <= room;
+  BL_CHECK(has_code_tiles || Config::kMayLackCodeTiles);
+  const std::size_t bytes = Config::kTileBytes + (has_code_tiles ? code_bytes : 0);
   allow_shared_bytes(prefill_kernel<Config>, bytes);
   const dim3 grid(static_cast<unsigned>((run.most_rows + Config::kRows - 1) / Config::kRows),
                   static_cast<unsigned>(run.params.kv_heads), static_cast<unsigned>(run.spans));
-  launch(shape_of(run.ctx, grid, dim3(kPrefillThreads), bytes), prefill_kernel<Config>, run.params);
+  launch(shape_of(run.ctx, grid, dim3(kPrefillThreads), bytes), prefill_kernel<Config>, run.params,
+         has_code_tiles);
 }
 
 template <CacheTypes kTypes>

@@ -8,8 +8,9 @@
 // rows of its own, share the key and value tiles; all threads copy. Binary16 caches alternate:
 // values are copied while scores are computed, and the next keys during P · V. Quantized caches
 // copy the codes of the next tiles while the current ones, dequantized to binary16 tiles, are
-// multiplied. Shared memory with heads of 128: 69,632 bytes, with heads of 64 36,864; for quantized
-// caches also the codes of 64 keys and values.
+// multiplied. Shared memory with heads of 128: 69,632 bytes, with heads of 64 36,864, with heads of
+// 256 101,376; for quantized caches also the codes of 64 keys and values. Where those do not fit
+// (heads of 256 on cards with 99 KB a CTA), codes are dequantized straight from global memory.
 //
 // Bound by the tensor cores (bench/ladder/attention_prefill.md).
 
@@ -35,9 +36,11 @@ struct PrefillConfig {
 
   // Shared memory: query, key and value tile, then the codes of the next keys and values.
   static constexpr int kTileBytes = 2 * (kQueryHalves + 2 * kKeyHalves);
-  static int bytes(int k_bytes, int v_bytes) {
-    return kTileBytes + (kHalf ? 0 : kTileKeys * (k_bytes + v_bytes));
+  static int code_bytes(int k_bytes, int v_bytes) {
+    return kHalf ? 0 : kTileKeys * (k_bytes + v_bytes);
   }
+  // Smaller heads leave room for the codes on every card.
+  static constexpr bool kMayLackCodeTiles = !kHalf && kDim > 128;
 };
 
 // The query rows and keys of a CTA.
@@ -81,14 +84,16 @@ class PrefillCta {
   static constexpr int kDim = Config::kDim;
   static constexpr int kRowTiles = Config::kRowTiles;
 
+  // `has_code_tiles`: behind the binary16 tiles there is room for the next codes.
   __device__ __forceinline__ PrefillCta(const AttentionParams& params, const PrefillTask& task,
-                                        std::byte* shared)
+                                        bool has_code_tiles, std::byte* shared)
       : p_(params),
         task_(task),
         queries_(reinterpret_cast<__half*>(shared)),
         keys_(queries_ + Config::kQueryHalves),
         values_(keys_ + Config::kKeyHalves),
         codes_(shared + Config::kTileBytes),
+        has_code_tiles_(!Config::kMayLackCodeTiles || has_code_tiles),
         team_{static_cast<int>(threadIdx.x), kPrefillThreads},
         lane_(static_cast<int>(threadIdx.x) & 31) {}
 
@@ -139,25 +144,27 @@ class PrefillCta {
   }
   __device__ __forceinline__ void copy_keys(int key) const {
     if (key < task_.end) {
-      copy_half_rows<kDim, kTileKeys>(
-          team_, p_.k_row, rows_at(p_.k, p_.k_page_bytes, p_.k_row, key), present(key), keys_);
+      copy_half_rows<kDim, kTileKeys>(team_, p_.k_row, cached_keys(key), present(key), keys_);
     }
     commit_copies();
   }
   __device__ __forceinline__ void copy_values(int key) const {
-    copy_half_rows<kDim, kTileKeys>(team_, p_.v_row, rows_at(p_.v, p_.v_page_bytes, p_.v_row, key),
-                                    present(key), values_);
+    copy_half_rows<kDim, kTileKeys>(team_, p_.v_row, cached_values(key), present(key), values_);
     commit_copies();
   }
   __device__ __forceinline__ std::byte* value_codes() const {
     return codes_ + kTileKeys * p_.k_row.bytes;
   }
+  __device__ __forceinline__ const std::byte* cached_keys(int key) const {
+    return rows_at(p_.k, p_.k_page_bytes, p_.k_row, key);
+  }
+  __device__ __forceinline__ const std::byte* cached_values(int key) const {
+    return rows_at(p_.v, p_.v_page_bytes, p_.v_row, key);
+  }
   __device__ __forceinline__ void copy_codes(int key) const {
-    if (key < task_.end) {
-      copy_raw_rows<kTileKeys>(team_, p_.k_row, rows_at(p_.k, p_.k_page_bytes, p_.k_row, key),
-                               codes_);
-      copy_raw_rows<kTileKeys>(team_, p_.v_row, rows_at(p_.v, p_.v_page_bytes, p_.v_row, key),
-                               value_codes());
+    if (key < task_.end && has_code_tiles_) {
+      copy_raw_rows<kTileKeys>(team_, p_.k_row, cached_keys(key), codes_);
+      copy_raw_rows<kTileKeys>(team_, p_.v_row, cached_values(key), value_codes());
     }
     commit_copies();
   }
@@ -178,8 +185,10 @@ class PrefillCta {
   __device__ __forceinline__ void step_of_codes(int key) {
     wait_copies<0>();
     __syncthreads();
-    expand_rows<kTypes.k, kDim, kTileKeys>(team_, p_.k_row, codes_, present(key), keys_);
-    expand_rows<kTypes.v, kDim, kTileKeys>(team_, p_.v_row, value_codes(), present(key), values_);
+    const std::byte* keys = has_code_tiles_ ? codes_ : cached_keys(key);
+    const std::byte* values = has_code_tiles_ ? value_codes() : cached_values(key);
+    expand_rows<kTypes.k, kDim, kTileKeys>(team_, p_.k_row, keys, present(key), keys_);
+    expand_rows<kTypes.v, kDim, kTileKeys>(team_, p_.v_row, values, present(key), values_);
     __syncthreads();
     copy_codes(key + kTileKeys);
     score(key);
@@ -400,6 +409,7 @@ class PrefillCta {
   __half* keys_;
   __half* values_;
   std::byte* codes_;
+  bool has_code_tiles_;
   Team team_;
   int lane_;
   float out_[kRowTiles][kDim / 8][4];
@@ -411,14 +421,14 @@ class PrefillCta {
 // Grid (query tiles, kv heads, spans).
 template <class Config>
 __global__ void __launch_bounds__(kPrefillThreads, 2)
-    prefill_kernel(const __grid_constant__ AttentionParams p) {
+    prefill_kernel(const __grid_constant__ AttentionParams p, bool has_code_tiles) {
   pdl_trigger();
   pdl_wait();
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   extern __shared__ __align__(16) std::byte shared[];
   PrefillTask task;
   if (!find_task<Config::kRows>(p, task)) return;
-  PrefillCta<Config> cta(p, task, shared);
+  PrefillCta<Config> cta(p, task, has_code_tiles, shared);
   cta.run();
 #endif
 }
