@@ -4,6 +4,7 @@
 
 #include "base/interrupt.h"
 #include "base/random_seed.h"
+#include "comma_list.h"
 #include "usage_error.h"
 
 namespace bl {
@@ -27,16 +28,6 @@ void add_tokens(const std::vector<std::string>& given, bool behind, std::vector<
 void need_texts(const char* flag, const std::vector<std::string>& given) {
   for (const std::string& text : given) {
     if (text.empty()) fail_usage("{}: the text is empty", flag);
-  }
-}
-
-std::vector<std::string> split_at_commas(std::string_view list) {
-  std::vector<std::string> parts;
-  while (true) {
-    const std::size_t comma = list.find(',');
-    parts.emplace_back(list.substr(0, comma));
-    if (comma == list.npos) return parts;
-    list.remove_prefix(comma + 1);
   }
 }
 

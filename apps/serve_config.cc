@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/nearest_name.h"
+#include "comma_list.h"
 #include "usage_error.h"
 
 extern char** environ;  // NOLINT: POSIX declares it so
@@ -43,16 +44,6 @@ std::string text_of(const toml::node& value, const std::string& where, const std
              value.source().begin.line, key);
 }
 
-std::vector<std::string> split(std::string_view list) {
-  std::vector<std::string> parts;
-  while (true) {
-    const std::size_t comma = list.find(',');
-    parts.emplace_back(list.substr(0, comma));
-    if (comma == list.npos) return parts;
-    list.remove_prefix(comma + 1);
-  }
-}
-
 }  // namespace
 
 ServeConfig::ServeConfig(const std::filesystem::path& file, const std::vector<std::string>& keys) {
@@ -78,7 +69,8 @@ void ServeConfig::read_environment(const std::vector<std::string>& keys) {
     const std::string key = normal(name.substr(kPrefix.size()));
     if (std::find(std::begin(kOthers), std::end(kOthers), key) != std::end(kOthers)) continue;
     if (is_among(key, keys)) {
-      values_[key] = {name, split(text.substr(equals + 1)), std::string(text.substr(equals + 1))};
+      values_[key] = {name, split_at_commas(text.substr(equals + 1)),
+                      std::string(text.substr(equals + 1))};
       continue;
     }
     std::string near = nearest_name(key, keys);
