@@ -65,7 +65,8 @@ struct ServeOptions {
     v(tls_key, {"--tls-key", "FILE", "PEM file with the certificate's key"});
     v(allowed_hosts, {"--allow-host", "NAME", "a further name of this server in requests' Host"});
     v(cors_origins,
-      {"--cors-origin", "ORIGIN", "web pages of this origin may use the server; '*': all may"});
+      {"--cors-origin", "ORIGIN",
+       "web pages of this origin may use the server; localhost: those of this machine; '*': all"});
     v(config, {"--config", "FILE",
                "TOML file with these options, such as port = 8080; variables such as BITLOOM_PORT "
                "win over it, options given here win over both",

@@ -37,7 +37,12 @@ server::ModelMemory memory_now(const std::string& backend_name) {
 
 void ServedModels::check() const {
   if (parallel < 1 || parallel > 1024) fail_usage("--parallel: {} is not in 1 … 1024", parallel);
-  if (model.model.empty() && folder.empty()) {
+  random.check();
+  if (random.wanted() && (!model.model.empty() || tokenizer.empty())) {
+    fail_usage("serve: give either -m DIR, or --random SHAPE with --tokenizer DIR");
+  }
+  if (!random.wanted() && !tokenizer.empty()) fail_usage("--tokenizer goes with --random SHAPE");
+  if (model.model.empty() && folder.empty() && !random.wanted()) {
     fail_usage(
         "-m DIR is missing: the model folder or .gguf file; or --models DIR, a folder of them");
   }
@@ -51,6 +56,9 @@ void ServedModels::check() const {
   if (temperature && !(*temperature >= 0 && *temperature <= 100)) {
     fail_usage("--temperature: {} is not in 0 … 100", *temperature);
   }
+  if (reasoning != "on" && reasoning != "off" && reasoning != "auto") {
+    fail_usage("--reasoning: '{}' is not on, off or auto", reasoning);
+  }
   check_folder("--models", folder);
   check_folder("--loras", adapters);
   check_folder("--templates", templates);
@@ -59,6 +67,23 @@ void ServedModels::check() const {
   speculation.check();
   preset.load();
   model.session_options(false);
+}
+
+bool ServedModels::is_first_model(const std::filesystem::path& path) const {
+  const std::string& first = random.wanted() ? random.random : model.model;
+  return !first.empty() && path == first;
+}
+
+std::shared_ptr<const OpenedModel> ServedModels::random_model() const {
+  constexpr std::uintmax_t kMostBytes = 64 << 20;
+  auto opened = std::make_shared<OpenedModel>(*random.open(model.archs).opened);
+  const std::filesystem::path from = tokenizer;
+  opened->tokenizer_json = read_file(from / "tokenizer.json", kMostBytes);
+  const std::filesystem::path config = from / "tokenizer_config.json";
+  if (std::filesystem::exists(config)) {
+    opened->tokenizer_config_json = read_file(config, kMostBytes);
+  }
+  return opened;
 }
 
 server::FolderPaths ServedModels::folders() const {
@@ -85,6 +110,7 @@ ModelOptions ServedModels::options_for(const server::LoadOrder& order) const {
 SessionOptions ServedModels::session_for(const server::LoadOrder& order,
                                          const ModelOptions& options) const {
   SessionOptions session = options.session_options();
+  if (random.wanted() && is_first_model(order.path)) session.opened = random_model();
   session.sequences = order.settings.sequences > 0 ? order.settings.sequences : parallel;
   session.on_progress = order.on_progress;
   if (order.memory.device > 0 && (session.memory == 0 || order.memory.device < session.memory)) {
@@ -110,9 +136,14 @@ std::shared_ptr<server::ServedModel> ServedModels::load(const server::LoadOrder&
   server::ServedModel::Args args;
   args.engine = std::make_unique<Engine>(load_session(session), std::move(engine_options));
   args.names = order.names;
+  args.file =
+      (order.path.has_filename() ? order.path : order.path.parent_path()).filename().string();
   args.otherwise.constraint = constraint.spec();
   args.otherwise.preset = preset.load();
   args.otherwise.special_tokens_in_messages = special_tokens_in_messages;
+  args.otherwise.prefill_assistant = prefill_assistant;
+  args.otherwise.verbose = verbose_answers;
+  if (reasoning != "auto") args.otherwise.reasoning = reasoning == "on";
   if (is_first) {
     const std::vector<LoraArgument> folders = lora.arguments();
     for (const AdapterChoice& choice : lora.load(*args.engine)) {
@@ -141,15 +172,15 @@ server::ModelOptions ServedModels::registry() const {
     return server::ModelMemory{plan.needed(), plan.on_host + session.kv_host};
   };
   options.functions.load = [this](const server::LoadOrder& order) {
-    return load(order, !model.model.empty() && order.path == model.model);
+    return load(order, is_first_model(order.path));
   };
   return options;
 }
 
 void ServedModels::load_first(server::ServerState& state) const {
-  if (model.model.empty()) return;
+  if (model.model.empty() && !random.wanted()) return;
   server::LoadOrder order;
-  order.path = model.model;
+  order.path = random.wanted() ? random.random : model.model;
   order.names = aliases;
   if (order.names.empty() || order.names.front() == "*") {
     order.names.insert(order.names.begin(), folder_name(order.path));

@@ -9,6 +9,7 @@
 #include "lora_options.h"
 #include "model_options.h"
 #include "preset_option.h"
+#include "random_model_flags.h"
 #include "server/api_server.h"
 #include "speculation_flags.h"
 
@@ -30,11 +31,16 @@ struct ServedModels {
   std::optional<double> temperature;
   std::optional<std::uint64_t> seed;
   std::string chat_template;
+  std::string reasoning = "auto";
+  bool prefill_assistant = false;
+  bool verbose_answers = false;
   ModelOptions model;
   SpeculationFlags speculation;
   LoraOptions lora;
   ConstraintOptions constraint;
   PresetOption preset;
+  RandomModelFlags random;
+  std::string tokenizer;
 
   template <class V>
   void visit(V&& v) {
@@ -66,11 +72,19 @@ struct ServedModels {
     v(seed, {"--seed", "N", "seed of the random draws", "another one for each request"});
     v(chat_template, {"--chat-template-file,--template", "FILE",
                       "a Jinja template to use instead of the model's"});
+    v(reasoning,
+      {"--reasoning", "on|off|auto", "think before answering, if the template has a switch"});
+    v(prefill_assistant, {"--prefill-assistant", "",
+                          "an answer goes on with the last message where that is an assistant's"});
+    v(verbose_answers,
+      {"--verbose-answers", "", "answers to chats tell the prompt, to debug templates"});
     preset.visit(v);
     constraint.visit(v);
     speculation.visit(v);
     model.visit(v);
     lora.visit(v);
+    random.visit(v);
+    v(tokenizer, {"--tokenizer", "DIR", "folder with the tokenizer of a random model"});
   }
 
   // Checks everything that needs no model. Throws UsageError, and Error for a folder that does not
@@ -82,6 +96,9 @@ struct ServedModels {
   void load_first(server::ServerState& state) const;
 
  private:
+  // Whether it is the model that the options name.
+  bool is_first_model(const std::filesystem::path& path) const;
+  std::shared_ptr<const OpenedModel> random_model() const;
   std::shared_ptr<server::ServedModel> load(const server::LoadOrder& order, bool is_first) const;
   // The sampling parameters for what a request leaves open.
   SamplingParams sampling(SamplingParams of_model) const;

@@ -6,9 +6,19 @@
 #include "base/json.h"
 
 namespace bl::openai {
+namespace {
+
+// Clients tell by it whether answers with the same seed may differ.
+constexpr const char* kFingerprint = "bitloom-" BL_VERSION;
+
+}  // namespace
 
 Json head_json(const AnswerHead& head, const char* object) {
-  return {{"id", head.id}, {"object", object}, {"created", head.created}, {"model", head.model}};
+  return {{"id", head.id},
+          {"object", object},
+          {"created", head.created},
+          {"model", head.model},
+          {"system_fingerprint", kFingerprint}};
 }
 
 Json ChunkFrame::chunk(Json choice) const {

@@ -15,7 +15,7 @@ struct AnswerHead {
   std::string model{};
 };
 
-// {id, object, created, model}
+// {id, object, created, model, system_fingerprint}
 Json head_json(const AnswerHead& head, const char* object);
 
 // The members of a streamed chunk around its choice.

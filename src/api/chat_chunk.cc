@@ -18,7 +18,7 @@ Json call_json(const ToolCallDelta& call) {
 
 Json ChatChunk::json(const ChunkFrame& frame) const {
   Json delta = Json::object();
-  if (has_role) delta["role"] = "assistant";
+  if (has_role) delta = {{"role", "assistant"}, {"content", nullptr}};
   if (content) delta["content"] = *content;
   if (reasoning) delta["reasoning_content"] = *reasoning;
   for (const ToolCallDelta& call : tool_calls) delta["tool_calls"].push_back(call_json(call));

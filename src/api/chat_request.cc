@@ -13,6 +13,7 @@
 #include "api/request_error.h"
 #include "engine/model_text.h"
 #include "engine/reasoning_switch.h"
+#include "text/jinja/strftime.h"
 #include "toolcall/detect_format.h"
 
 namespace bl::openai {
@@ -38,6 +39,8 @@ constexpr std::array kOwnFields{"messages",
                                 "thinking_budget_tokens",
                                 "thinking_token_budget",
                                 "verbosity",
+                                "timings_per_token",
+                                "verbose",
                                 "echo",
                                 "suffix",
                                 "functions"};
@@ -67,9 +70,11 @@ void read_reasoning(const OrderedJson& body, OrderedJson& variables) {
   }
 }
 
-// Later ones win: the object "reasoning", fields of the body, the variables themselves.
-OrderedJson read_template_variables(const OrderedJson& body) {
+// Later ones win: the server's own choice, the object "reasoning", fields of the body, the
+// variables themselves.
+OrderedJson read_template_variables(const OrderedJson& body, const RequestDefaults& otherwise) {
   OrderedJson variables = OrderedJson::object();
+  if (otherwise.reasoning) switch_reasoning(variables, *otherwise.reasoning);
   read_reasoning(body, variables);
   if (const OrderedJson* effort = given(body, "reasoning_effort")) set_effort(variables, *effort);
   for (const char* key : {"enable_thinking", "verbosity"}) {
@@ -203,6 +208,12 @@ bool reads_reasoning_apart(const OrderedJson& body) {
           json_shown(*format));
 }
 
+bool switches_reasoning_off(const OrderedJson& variables) {
+  return std::any_of(kReasoningSwitches.begin(), kReasoningSwitches.end(), [&](const char* name) {
+    return variables.contains(name) && variables[name] == false;
+  });
+}
+
 std::string without_end_space(const std::string& text) {
   const std::size_t end = text.find_last_not_of(" \t\r\n");
   return text.substr(0, end == text.npos ? 0 : end + 1);
@@ -219,10 +230,29 @@ void cut_behind(GuardedPrompt& prompt, const std::string& said) {
   std::erase_if(prompt.plain, [&](std::size_t place) { return place >= prompt.text.size(); });
 }
 
-bool reads_continuation(const OrderedJson& body, const OrderedJson& messages) {
+bool is_assistant(const OrderedJson& message) { return message["role"] == "assistant"; }
+
+// What llama-server does with a last message of an assistant where nothing is said about it.
+bool prefills(const OrderedJson& body, const OrderedJson& messages) {
+  if (!is_assistant(messages.back()) || !read_flag(body, "add_generation_prompt", true)) {
+    return false;
+  }
+  if (messages.size() > 1 && is_assistant(messages[messages.size() - 2])) {
+    fail_at(ErrorCode::kInvalidArgument, "messages",
+            "the last two messages are an assistant's; only one can be continued");
+  }
+  const OrderedJson& last = messages.back();
+  return last.contains("content") && last["content"].is_string() && !last.contains("tool_calls");
+}
+
+bool reads_continuation(const OrderedJson& body, const OrderedJson& messages,
+                        bool prefill_assistant) {
+  if (prefill_assistant && given(body, "continue_final_message") == nullptr) {
+    return prefills(body, messages);
+  }
   if (!read_flag(body, "continue_final_message", false)) return false;
   const OrderedJson& last = messages.back();
-  const bool can_go_on = last["role"] == "assistant" && last.contains("content") &&
+  const bool can_go_on = is_assistant(last) && last.contains("content") &&
                          last["content"].is_string() && !last.contains("tool_calls");
   if (!can_go_on || (given(body, "add_generation_prompt") != nullptr &&
                      read_flag(body, "add_generation_prompt", false))) {
@@ -259,14 +289,17 @@ ChatRequest ChatRequest::read(const OrderedJson& body, const RequestDefaults& ot
   refuse_fields(body, kRefused);
   ChatRequest request{read_request_fields(body, otherwise, sampling)};
   request.unknown = unknown_fields(body, kOwnFields);
-  request.template_variables = read_template_variables(body);
+  request.template_variables = read_template_variables(body, otherwise);
   const OrderedJson* messages = given(body, "messages");
   request.messages = template_messages(messages == nullptr ? OrderedJson() : *messages);
-  request.continues_message = reads_continuation(body, request.messages);
+  request.continues_message =
+      reads_continuation(body, request.messages, otherwise.prefill_assistant);
   if (request.continues_message) request.template_variables["add_generation_prompt"] = false;
   request.tool_choice = read_tool_choice(body);
   request.reasoning_budget = read_budget(body);
   request.separate_reasoning = reads_reasoning_apart(body);
+  request.verbose = read_flag(body, "verbose", otherwise.verbose);
+  request.timings_per_token = read_flag(body, "timings_per_token", false);
   request.special_tokens_in_messages = otherwise.special_tokens_in_messages;
   const OrderedJson* tools = given(body, "tools");
   if (tools != nullptr && request.tool_choice.kind != ToolChoice::Kind::kNone) {
@@ -289,6 +322,10 @@ ChatRequest::Prompt ChatRequest::render(const ModelText& text, const TemplateFor
   OrderedJson variables = prompt_variables();
   settle_roles(variables["messages"], format);
   const std::int64_t now = std::time(nullptr);
+  // Templates that tell the date show one of long ago where nobody gives it.
+  if (!variables.contains("date_string")) {
+    variables["date_string"] = jinja::format_time("%d %b %Y", now);
+  }
   Prompt prompt{render_chat(text, variables, {.now = now, .guarded = !special_tokens_in_messages}),
                 {}};
   if (continues_message) {
@@ -300,7 +337,36 @@ ChatRequest::Prompt ChatRequest::render(const ModelText& text, const TemplateFor
     prompt.start = find_answer_start(format.answers, prompt.text.text,
                                      generation_tail(prompt.text.text, without));
   }
+  if (format.answers.has_reasoning() && switches_reasoning_off(template_variables)) {
+    skip_reasoning(text, std::move(variables), now, format.answers, prompt);
+  }
   return prompt;
+}
+
+// Ends reasoning that the prompt has begun, and begins and ends it where the template has no switch
+// for it. Formats whose answers begin with a header of their own are left alone.
+void ChatRequest::skip_reasoning(const ModelText& text, OrderedJson variables, std::int64_t now,
+                                 const AnswerFormat& format, Prompt& prompt) const {
+  const std::string close = format.reasoning.close.front().opening();
+  if (prompt.start.in_reasoning) {
+    prompt.text.text += close;
+    prompt.start = {};
+    return;
+  }
+  if (continues_message || !format.prompt.empty() || format.reasoning.open.empty() ||
+      variables["add_generation_prompt"] == false) {
+    return;
+  }
+  switch_reasoning(variables, true);
+  const std::string with =
+      render_chat(text, variables, {.now = now, .guarded = !special_tokens_in_messages}).text;
+  if (with != prompt.text.text) return;
+  prompt.text.text += format.reasoning.open.front().opening() + close;
+  prompt.start = {};
+}
+
+std::string ChatRequest::prompt_text(const ModelText& text, AnswerFormats& formats) const {
+  return render(text, formats.of(text, !tools.is_null())).text.text;
 }
 
 ChatTurn ChatRequest::turn(const ModelText& text, AnswerFormats& formats) const {

@@ -39,6 +39,8 @@ struct ChatRequest : RequestFields {
   ReasoningBudget reasoning_budget{};
   bool separate_reasoning = true;  // reasoning_format: otherwise reasoning is content
   bool special_tokens_in_messages = false;
+  bool timings_per_token = false;  // a stream tells how fast it is made in every chunk
+  bool verbose = false;            // the answer tells the prompt
   bool continues_message = false;  // the answer goes on with the last message, an assistant's
   // Further variables of the template: chat_template_kwargs and the fields that stand for some.
   OrderedJson template_variables{};
@@ -50,6 +52,8 @@ struct ChatRequest : RequestFields {
   // Throws what render_chat() and Tokenizer::encode() throw, and kNotFound where the model has no
   // template.
   ChatTurn turn(const ModelText& text, AnswerFormats& formats) const;
+  // The text of that prompt. Throws what render_chat() throws, and kNotFound as turn() does.
+  std::string prompt_text(const ModelText& text, AnswerFormats& formats) const;
 
  private:
   struct Prompt {
@@ -57,6 +61,8 @@ struct ChatRequest : RequestFields {
     AnswerStart start;
   };
   Prompt render(const ModelText& text, const TemplateFormat& format) const;
+  void skip_reasoning(const ModelText& text, OrderedJson variables, std::int64_t now,
+                      const AnswerFormat& format, Prompt& prompt) const;
   OrderedJson prompt_variables() const;
 };
 

@@ -57,7 +57,7 @@ std::vector<Json> ChatStream::push(const Event& event, const std::vector<AnswerE
     chunks.push_back(chunk.json(frame_));
   };
   Choice& choice = choices_[static_cast<std::size_t>(event.choice)];
-  if (!std::exchange(choice.begun, true)) add({.has_role = true, .content = ""});
+  if (!std::exchange(choice.begun, true)) add({.has_role = true});
   std::vector<ChatChunk> deltas = deltas_of(news);
   if (request_.sampling.logprobs) {
     // They are those of all tokens, whichever of the deltas these belong to.

@@ -26,9 +26,10 @@ bool is_clients(ErrorCode code) {
 ContextOverflow::ContextOverflow(std::int64_t prompt_tokens, std::int64_t context)
     : Error(
           ErrorCode::kInvalidArgument,
-          fmt::format("This model's maximum context length is {} tokens. The prompt has {} tokens "
-                      "and exceeds the available context size, which must also hold at least one "
-                      "token of the answer; shorten the prompt, or start the server with a "
+          fmt::format("This model's maximum context length is {} tokens. The prompt has {} tokens; "
+                      "it is too large and exceeds the available context size, which must also "
+                      "hold at least one token of the answer; shorten the prompt, or start the "
+                      "server with a "
                       "larger --ctx",
                       context, prompt_tokens)),
       prompt_tokens_(prompt_tokens),

@@ -12,6 +12,7 @@
 namespace bl::openai {
 namespace {
 
+constexpr std::size_t kMostSalt = 1024;
 constexpr const char* kWhat = "the request";
 
 // Fields of OpenAI's and vLLM's requests that would change the answer and are not implemented.
@@ -24,9 +25,11 @@ constexpr std::array kForms{"response_format",
                             "guided_json",
                             "regex_pattern",
                             "guided_regex",
+                            "regex",
                             "grammar_string",
                             "grammar",
                             "guided_grammar",
+                            "ebnf",
                             "structural_tag",
                             "guided_choice",
                             "guided_choice_ignore_case",
@@ -40,8 +43,10 @@ constexpr std::array kCommonFields{
     "model",
     "stream",
     "stream_options",
+    "structured_outputs",
     "skip_special_tokens",
     "adapters",
+    "cache_salt",
     "user",
     "store",
     "metadata",
@@ -67,6 +72,37 @@ bool asks_for_nothing(const OrderedJson& body) {
   return false;
 }
 
+// vLLM's object with the form of the answer; `forms` gets its members under the names that they
+// have by themselves.
+void add_structured_outputs(const OrderedJson& body, OrderedJson& forms) {
+  constexpr std::array<std::pair<std::string_view, const char*>, 5> kNames{
+      {{"json", "guided_json"},
+       {"regex", "guided_regex"},
+       {"choice", "guided_choice"},
+       {"grammar", "guided_grammar"},
+       {"structural_tag", "structural_tag"}}};
+  const OrderedJson* outputs = given(body, "structured_outputs");
+  if (outputs == nullptr) return;
+  if (!outputs->is_object()) {
+    fail_at(ErrorCode::kInvalidArgument, "structured_outputs",
+            "structured_outputs is {}, should be an object", json_shown(*outputs));
+  }
+  for (const auto& [key, value] : outputs->items()) {
+    if (is_left_out(value)) continue;
+    const auto at = std::find_if(
+        kNames.begin(), kNames.end(),
+        [&, name = std::string_view(key)](const auto& one) { return one.first == name; });
+    if (at != kNames.end()) {
+      forms[at->second] = value;
+    } else if (key == "json_object") {
+      forms["response_format"] = {{"type", "json_object"}};
+    } else {
+      fail_at(ErrorCode::kUnsupported, "structured_outputs." + key,
+              "structured_outputs.{} is not supported here; leave it out", key);
+    }
+  }
+}
+
 // Clients of text-generation-webui and TabbyAPI send an empty grammar with every request.
 ConstraintSpec read_form(const OrderedJson& body, const ConstraintSpec& otherwise) {
   OrderedJson forms = OrderedJson::object();
@@ -75,6 +111,7 @@ ConstraintSpec read_form(const OrderedJson& body, const ConstraintSpec& otherwis
     const bool is_id = std::string_view(key) == "trigger_token";  // 0 is one
     if (value != body.end() && (is_id || !is_left_out(*value))) forms[key] = *value;
   }
+  add_structured_outputs(body, forms);
   ConstraintSpec spec;
   read_or_blame(forms, [&](const OrderedJson& some) {
     spec = read_constraint(some, kWhat);
@@ -114,6 +151,17 @@ std::vector<AdapterChoice> read_adapters(const OrderedJson& body,
     chosen.push_back(read_adapter((*list)[i], fmt::format("adapters[{}]", i), loaded));
   }
   return chosen;
+}
+
+std::string read_cache_salt(const OrderedJson& body) {
+  const OrderedJson* salt = given(body, "cache_salt");
+  if (salt == nullptr) return {};
+  const bool is_text = salt->is_string();
+  if (!is_text || salt->get_ref<const std::string&>().size() > kMostSalt) {
+    fail_at(ErrorCode::kInvalidArgument, "cache_salt",
+            "cache_salt should be a text of at most {} bytes", kMostSalt);
+  }
+  return salt->get<std::string>();
 }
 
 SamplingParams read_parameters(const OrderedJson& body, const std::optional<SamplingPreset>& preset,
@@ -191,6 +239,7 @@ RequestFields read_request_fields(const OrderedJson& body, const RequestDefaults
     fields.include_usage = read_flag(*options, "stream_options.include_usage", false);
   }
   fields.skip_special = read_flag(body, "skip_special_tokens", true);
+  fields.cache_salt = read_cache_salt(body);
   fields.constraint = read_form(body, otherwise.constraint);
   fields.adapters = read_adapters(body, otherwise.adapters);
   fields.sampling = read_parameters(body, otherwise.preset, sampling);
@@ -208,6 +257,7 @@ Request RequestFields::engine_request(std::vector<std::int32_t> prompt) const {
   request.constraint = constraint;
   request.adapters = adapters;
   request.skip_special = skip_special;
+  request.cache_salt = cache_salt;
   request.prompt_only = prompt_only;
   return request;
 }

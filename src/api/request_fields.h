@@ -20,6 +20,9 @@ struct RequestDefaults {
   std::vector<AdapterChoice> adapters{};   // also the weights of adapters that a body only names
   // Special tokens that messages spell become tokens. Otherwise only the template makes them.
   bool special_tokens_in_messages = false;
+  bool prefill_assistant = false;   // a chat whose last message is an assistant's goes on with it
+  bool verbose = false;             // answers to chats tell the prompt
+  std::optional<bool> reasoning{};  // whether answers begin with it; nothing: the template decides
 };
 
 // The fields that chat and text completions have in common.
@@ -31,6 +34,9 @@ struct RequestFields {
   ConstraintSpec constraint{};  // validated, but not compiled
   std::vector<AdapterChoice> adapters{};
   bool skip_special = true;
+  // Only requests with the same text here share cached prompts, so that nobody learns from how soon
+  // an answer begins what others have asked.
+  std::string cache_salt{};
   bool prompt_only = false;  // max_tokens is 0: the prompt is computed, and nothing follows it
   std::vector<std::string> unknown{};  // names of the fields that have no meaning here
 

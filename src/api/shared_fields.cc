@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::array<std::string_view, 6> kOtherAnswers{
     "n", "best_of", "logprobs", "top_logprobs", "prompt_logprobs", "logprobs_after"};
-constexpr std::array<std::string_view, 4> kOwn{"adapters", "chat_template_kwargs", "template_vars",
-                                               "skip_special_tokens"};
+constexpr std::array<std::string_view, 5> kOwn{"adapters", "cache_salt", "chat_template_kwargs",
+                                               "template_vars", "skip_special_tokens"};
 
 }  // namespace
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/thread_name.h"
 
 namespace bl {
 namespace {
@@ -104,7 +105,10 @@ ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
   if (threads <= 0) threads = physical_cores();
   threads = std::min(threads, kMaxThreads);
   for (int i = 1; i < threads; ++i) {
-    state_->workers.emplace_back([state = state_.get(), i] { state->work(i); });
+    state_->workers.emplace_back([state = state_.get(), i] {
+      name_this_thread("compute");
+      state->work(i);
+    });
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/thread_name.h"
 #include "cache/kv_cache.h"
 #include "cache/page_memory.h"
 #include "engine/engine_core.h"
@@ -401,6 +402,7 @@ PageTableView Engine::page_table() {
 }
 
 void Engine::loop() {
+  name_this_thread("engine");
   while (true) {
     std::vector<std::shared_ptr<OpenRequest>> arrived;
     std::vector<std::packaged_task<void(EngineCore&)>> calls;

@@ -1,10 +1,12 @@
 #include "engine/model_text.h"
 
 #include <algorithm>
+#include <ctime>
 #include <utility>
 
 #include "base/error.h"
 #include "base/json.h"
+#include "text/jinja/strftime.h"
 
 namespace bl {
 namespace {
@@ -14,6 +16,27 @@ constexpr const char* kToolTemplate = "tool_use";
 std::string role_of(const OrderedJson& message) {
   const bool has_role = message.is_object() && message.contains("role");
   return has_role && message["role"].is_string() ? message["role"].get<std::string>() : "no role";
+}
+
+// Some templates need variables that Transformers does not give; they have the meaning that
+// llama-server gives them. Returns nothing where the template fails with them, too.
+std::optional<std::string> render_with_more(const ChatTemplate& chosen, OrderedJson variables,
+                                            std::optional<std::int64_t> now) {
+  const auto tools = variables.find("tools");
+  const bool has_tools = tools != variables.end() && !tools->is_null();
+  const OrderedJson more = {
+      {"functions", has_tools ? json_text(*tools) : ""},
+      {"datetime", jinja::format_time("%b %d %Y %H:%M:%S GMT", now.value_or(std::time(nullptr)))}};
+  const std::size_t before = variables.size();
+  for (const auto& [name, value] : more.items()) {
+    if (!variables.contains(name)) variables[name] = value;
+  }
+  if (variables.size() == before) return std::nullopt;
+  try {
+    return chosen.render(variables, now);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
 }
 
 }  // namespace
@@ -57,7 +80,14 @@ std::string ModelText::render(OrderedJson variables, std::optional<std::int64_t>
   }
   const auto tools = variables.find("tools");
   const bool has_tools = tools != variables.end() && !tools->is_null() && !tools->empty();
-  return chat_template(has_tools).render(variables, now);
+  const ChatTemplate& chosen = chat_template(has_tools);
+  try {
+    return chosen.render(variables, now);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kInvalidArgument) throw;
+    if (auto text = render_with_more(chosen, std::move(variables), now)) return *std::move(text);
+    throw;
+  }
 }
 
 bool ModelText::fails_alike(OrderedJson variables, std::size_t count, const std::string& error,
@@ -122,7 +152,14 @@ std::optional<std::int32_t> ModelText::end_of_turn() const {
   OrderedJson variables;
   variables["messages"] = std::move(messages);
   variables["add_generation_prompt"] = false;
-  const std::string text = render(std::move(variables), 0);
+  std::string text;
+  try {
+    text = render(std::move(variables), 0);
+  } catch (const Error& error) {
+    // The template refuses this conversation, and may take others.
+    if (error.code() != ErrorCode::kInvalidArgument) throw;
+    return std::nullopt;
+  }
   const auto at = text.rfind(kAnswer);
   if (at == text.npos) return std::nullopt;
   const std::string behind = text.substr(at + kAnswer.size());

@@ -36,6 +36,10 @@ bool has_bare_line_feed(boost::beast::string_view text) {
   return false;
 }
 
+boost::beast::string_view text_of(const boost::beast::flat_buffer& buffer) {
+  return {static_cast<const char*>(buffer.data().data()), buffer.size()};
+}
+
 Fault fault_of(error_code code) {
   if (code == error::header_limit) return {431, "the header is too large"};
   if (code == error::body_limit) return {413, "the body is too large"};
@@ -141,12 +145,13 @@ void Connection::parse() {
     const std::size_t used = parser_->put(buffer_.data(), code);
     buffer_.consume(used);
     if (code == error::need_more) {
-      if (buffer_.size() < kMostAhead) break;
+      // The buffer holds the beginning of a line of the header, a chunk or the trailers. A bare
+      // line feed there never becomes right, and the parser would wait for more.
+      if (buffer_.size() < kMostAhead && !has_bare_line_feed(text_of(buffer_))) break;
       code = parser_->is_header_done() ? error::bad_chunk : error::header_limit;
     }
     if (code) {
-      const boost::asio::const_buffer rest = buffer_.data();
-      const bool garbled = has_bare_line_feed({static_cast<const char*>(rest.data()), rest.size()});
+      const bool garbled = has_bare_line_feed(text_of(buffer_));
       const Fault fault = fault_of(garbled ? error_code(error::bad_line_ending) : code);
       return refuse(fault.status, fault.message);
     }

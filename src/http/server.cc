@@ -17,6 +17,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "base/thread_name.h"
 #include "http/connection.h"
 
 namespace bl::http {
@@ -312,7 +313,10 @@ void Server::start() {
     });
   }
   for (int i = 0; i < core_->options.threads; ++i) {
-    core_->threads.emplace_back([core = core_.get()] { core->io.run(); });
+    core_->threads.emplace_back([core = core_.get()] {
+      name_this_thread("http");
+      core->io.run();
+    });
   }
 }
 

@@ -146,7 +146,11 @@ ConstraintSpec read_format(const OrderedJson& format, std::string_view what) {
   }
   const std::string type = text_of(member(format, what, {"type"}), what, "response_format.type");
   if (type == "text") return {};
-  if (type == "json_object" || type == "json") return {.kind = Kind::kJsonObject};
+  if (type == "json_object" || type == "json") {
+    // Clients of llama-server put a schema beside this type.
+    if (given(format, "schema") != nullptr) return read_schema_format(format, what);
+    return {.kind = Kind::kJsonObject};
+  }
   if (type == "json_schema") return read_schema_format(format, what);
   if (type == "regex") {
     return {.kind = Kind::kRegex,
@@ -241,7 +245,7 @@ ConstraintSpec read_texts(const OrderedJson& body, std::string_view what, const 
 
 // Reads the one key of those listed in read_constraint() that is present.
 ConstraintSpec read_one(const OrderedJson& body, std::string_view what) {
-  constexpr std::array<std::pair<const char*, Kind>, 11> kKeys{{
+  constexpr std::array<std::pair<const char*, Kind>, 13> kKeys{{
       {"response_format", Kind::kNone},
       {"guided_choice", Kind::kNone},
       {"guided_prefix", Kind::kNone},
@@ -249,9 +253,11 @@ ConstraintSpec read_one(const OrderedJson& body, std::string_view what) {
       {"guided_json", Kind::kJsonSchema},
       {"regex_pattern", Kind::kRegex},
       {"guided_regex", Kind::kRegex},
+      {"regex", Kind::kRegex},
       {"grammar_string", Kind::kGrammar},
       {"grammar", Kind::kGrammar},
       {"guided_grammar", Kind::kGrammar},
+      {"ebnf", Kind::kGrammar},
       {"structural_tag", Kind::kStructuralTag},
   }};
   if (given(body, "guided_choice_ignore_case") != nullptr &&

@@ -81,8 +81,8 @@ void validate(const ConstraintSpec& spec, const ConstraintLimits& limits = {});
 //                    "schema", "strict"}) or bare, a regex as {"pattern"}, a grammar as
 //                    {"grammar"}, a structural_tag as {"format"} or {"structures", "triggers"}
 //   json_schema, guided_json                         a JSON schema: an object, or its text
-//   regex_pattern, guided_regex                      a regular expression
-//   grammar_string, grammar, guided_grammar          a grammar
+//   regex_pattern, guided_regex, regex               a regular expression
+//   grammar_string, grammar, guided_grammar, ebnf    a grammar
 //   structural_tag                                   an object, or its text
 //   guided_choice    a list of texts; the answer is one of them, with
 //                    "guided_choice_ignore_case": true in any case

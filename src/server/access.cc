@@ -59,6 +59,12 @@ std::string_view host_of_origin(std::string_view origin) {
   return scheme == std::string_view::npos ? origin : origin.substr(scheme + 3);
 }
 
+// Whether a page comes from this machine, whatever its port.
+bool is_local_origin(std::string_view origin) {
+  const std::string host = http::lower_case(without_port(host_of_origin(origin)));
+  return host == "localhost" || host == "127.0.0.1" || host == "[::1]";
+}
+
 bool changes_something(std::string_view method) {
   return method != "GET" && method != "HEAD" && method != "OPTIONS";
 }
@@ -135,7 +141,8 @@ bool AccessPolicy::is_own_host(std::string_view host) const {
 bool AccessPolicy::allows_origin(std::string_view origin) const {
   return std::any_of(options_.cors_origins.begin(), options_.cors_origins.end(),
                      [&](const std::string& each) {
-                       return each == "*" || http::equal_without_case(each, origin);
+                       return each == "*" || http::equal_without_case(each, origin) ||
+                              (each == "localhost" && is_local_origin(origin));
                      });
 }
 
@@ -171,7 +178,10 @@ void AccessPolicy::check_browser(const http::Request& head) const {
 std::vector<http::Field> AccessPolicy::cors_fields(const http::Request& head) const {
   const std::string* origin = head.field("origin");
   if (origin == nullptr || !allows_origin(*origin)) return {};
-  std::vector<http::Field> fields{{"Access-Control-Allow-Origin", *origin}, {"Vary", "Origin"}};
+  // Keys come in fields that a page writes itself, so that a browser's credentials give no rights.
+  std::vector<http::Field> fields{{"Access-Control-Allow-Origin", *origin},
+                                  {"Access-Control-Allow-Credentials", "true"},
+                                  {"Vary", "Origin"}};
   if (head.method == "OPTIONS") {
     fields.push_back({"Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS"});
     const std::string* wanted = head.field("access-control-request-headers");

@@ -5,7 +5,6 @@
 
 #include "api/anthropic/message_stream.h"
 #include "api/anthropic/messages_request.h"
-#include "api/request_error.h"
 #include "base/json.h"
 #include "server/chat_reply.h"
 #include "server/routes.h"
@@ -80,15 +79,6 @@ void answer_message(ServerState& state, const Call& call) {
   run_chat(state, call, std::move(chat), std::move(reply));
 }
 
-// Prompts that do not fit are counted, too: clients ask in order to find out.
-std::int64_t count_message_tokens(ServerState& state, const OrderedJson& body) {
-  try {
-    return prepare_chat(state, anthropic::chat_body(body)).prompt_tokens();
-  } catch (const openai::ContextOverflow& overflow) {
-    return overflow.prompt_tokens();
-  }
-}
-
 }  // namespace
 
 void add_anthropic_routes(Router& router, ServerState& state) {
@@ -102,7 +92,8 @@ void add_anthropic_routes(Router& router, ServerState& state) {
               .shape = ErrorShape::kAnthropic,
               .summary = "Count the tokens of a conversation in Anthropic's form",
               .handle = [&state](const Call& call) {
-                const std::int64_t tokens = count_message_tokens(state, call.body());
+                const std::int64_t tokens =
+                    count_prompt_tokens(state, anthropic::chat_body(call.body()));
                 call.exchange->respond(json_response(200, {{"input_tokens", tokens}}));
               }});
 }

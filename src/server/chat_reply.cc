@@ -41,6 +41,14 @@ PreparedChat prepare_chat(ServerState& state, const OrderedJson& body) {
   return chat;
 }
 
+std::int64_t count_prompt_tokens(ServerState& state, const OrderedJson& body) {
+  try {
+    return prepare_chat(state, body).prompt_tokens();
+  } catch (const openai::ContextOverflow& overflow) {
+    return overflow.prompt_tokens();
+  }
+}
+
 void run_chat(ServerState& state, const Call& call, PreparedChat chat,
               std::unique_ptr<Reply> reply) {
   std::vector<Request> requests;

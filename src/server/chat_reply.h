@@ -51,6 +51,10 @@ struct PreparedChat {
 // context (400, context_length_exceeded), for wrong fields (400).
 PreparedChat prepare_chat(ServerState& state, const OrderedJson& body);
 
+// How many tokens the prompt of such a body has. Prompts that do not fit are counted, too: clients
+// ask in order to find out.
+std::int64_t count_prompt_tokens(ServerState& state, const OrderedJson& body);
+
 // The model that a body names. Throws HttpError 404 where it is not here.
 std::shared_ptr<ServedModel> model_for(ServerState& state, const OrderedJson& body);
 

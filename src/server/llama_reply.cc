@@ -12,10 +12,7 @@
 namespace bl::server {
 namespace {
 
-constexpr double kMsInSecond = 1e3;
 constexpr double kNoChance = -9999;  // JSON has no −∞
-
-double per(double amount, double count) { return count > 0 ? amount / count : 0; }
 
 // llama-server's "stop_type".
 const char* stop_type(FinishReason reason) {
@@ -53,32 +50,19 @@ const OrderedJson* at_path(const OrderedJson& object, std::string_view path) {
 
 }  // namespace
 
-OrderedJson llama_timings(const Usage& usage) {
-  const auto computed = static_cast<double>(usage.prompt_tokens - usage.cached_tokens);
-  const auto generated = static_cast<double>(usage.generated_tokens);
-  const double prompt_ms = usage.prefill_seconds * kMsInSecond;
-  const double predicted_ms = usage.decode_seconds * kMsInSecond;
-  OrderedJson timings = {{"cache_n", usage.cached_tokens},
-                         {"prompt_n", usage.prompt_tokens - usage.cached_tokens},
-                         {"prompt_ms", prompt_ms},
-                         {"prompt_per_token_ms", per(prompt_ms, computed)},
-                         {"prompt_per_second", per(computed, usage.prefill_seconds)},
-                         {"predicted_n", usage.generated_tokens},
-                         {"predicted_ms", predicted_ms},
-                         {"predicted_per_token_ms", per(predicted_ms, generated)},
-                         {"predicted_per_second", per(generated, usage.decode_seconds)}};
-  if (usage.drafted_tokens > 0) {
-    timings["draft_n"] = usage.drafted_tokens;
-    timings["draft_n_accepted"] = usage.accepted_tokens;
-  }
-  return timings;
-}
-
 LlamaReply::LlamaReply(LlamaRequest asked, LlamaForm form)
     : asked_(std::move(asked)),
       form_(form),
       id_(ServerState::new_id("cmpl-")),
-      choices_(asked_.prompts.size() * static_cast<std::size_t>(asked_.fields.sampling.n)) {}
+      choices_(asked_.prompts.size() * static_cast<std::size_t>(asked_.fields.sampling.n)) {
+  for (std::size_t i = 0; i < choices_.size(); ++i) {
+    choices_[i].timings = LiveTimings(std::ssize(prompt_of(i)));
+  }
+}
+
+const std::vector<std::int32_t>& LlamaReply::prompt_of(std::size_t index) const {
+  return asked_.prompts.at(index / static_cast<std::size_t>(asked_.fields.sampling.n));
+}
 
 std::size_t LlamaReply::index_of(std::size_t request, const Event& event) const {
   return request * static_cast<std::size_t>(asked_.fields.sampling.n) +
@@ -101,7 +85,11 @@ OrderedJson LlamaReply::chance(const TokenChance& chance) const {
 
 OrderedJson LlamaReply::probability_of(const TokenLogprobs& token) const {
   OrderedJson best = OrderedJson::array();
-  for (const TokenChance& each : token.best) best.push_back(chance(each));
+  for (const TokenChance& each : token.best) {
+    // A sampler has taken it out.
+    if (asked_.post_sampling_probs && std::exp(each.logprob) == 0) continue;
+    best.push_back(chance(each));
+  }
   OrderedJson all = chance(token.token);
   all[asked_.post_sampling_probs ? "top_probs" : "top_logprobs"] = std::move(best);
   return all;
@@ -131,7 +119,7 @@ void LlamaReply::on_event(std::size_t request, Event event, http::Exchange& to) 
   if (event.finish == FinishReason::kError) throw Error(event.code, event.error);
   const std::size_t index = index_of(request, event);
   Choice& choice = choices_.at(index);
-  if (asked_.fields.stream && asked_.return_progress) send_progress(index, event, to);
+  tell_progress(index, event, to);
   choice.generated += static_cast<std::int64_t>(event.ids.size());
   for (Piece& piece : pieces_of(event)) {
     choice.has_new_line |= piece.text.find('\n') != std::string::npos;
@@ -149,20 +137,34 @@ void LlamaReply::on_event(std::size_t request, Event event, http::Exchange& to) 
 }
 
 OrderedJson LlamaReply::head_of(std::size_t index, const Choice& choice) const {
-  const auto n = static_cast<std::size_t>(asked_.fields.sampling.n);
   return {{"index", index},
           {"tokens_predicted", choice.generated},
-          {"tokens_evaluated", asked_.prompts.at(index / n).size()}};
+          {"tokens_evaluated", prompt_of(index).size()}};
 }
 
-void LlamaReply::send_progress(std::size_t index, const Event& event, http::Exchange& to) {
-  if (event.prompt_done <= 0 || choices_.at(index).generated > 0) return;
-  OrderedJson chunk = head_of(index, choices_.at(index));
+// With "return_progress", the first chunk of a choice says what was found in the cache, and further
+// ones how much of the prompt is computed.
+void LlamaReply::tell_progress(std::size_t index, const Event& event, http::Exchange& to) {
+  LiveTimings& timings = choices_.at(index).timings;
+  const bool wanted = asked_.fields.stream && asked_.return_progress;
+  if (event.started) {
+    timings.start(*event.started);
+    if (wanted) send_progress(index, to);
+  }
+  const bool had_tokens = timings.has_tokens();
+  const std::int64_t before = timings.prompt_done();
+  timings.add(event);
+  if (wanted && !had_tokens && timings.prompt_done() > before) send_progress(index, to);
+}
+
+void LlamaReply::send_progress(std::size_t index, http::Exchange& to) {
+  const Choice& choice = choices_.at(index);
+  OrderedJson chunk = head_of(index, choice);
   chunk["content"] = "";
   chunk["tokens"] = OrderedJson::array();
   chunk["stop"] = false;
-  chunk["prompt_progress"] = {{"total", chunk["tokens_evaluated"]},
-                              {"processed", event.prompt_done}};
+  chunk["prompt_progress"] = choice.timings.progress();
+  if (asked_.timings_per_token) chunk["timings"] = choice.timings.json();
   stream_.data(to, Json(chunk));
 }
 
@@ -174,12 +176,7 @@ void LlamaReply::send_piece(std::size_t index, const Piece& piece, http::Exchang
   chunk["stop"] = false;
   chunk["id_slot"] = -1;
   if (asked_.n_probs > 0) chunk["completion_probabilities"] = piece.probabilities;
-  if (asked_.timings_per_token) {
-    Usage so_far;
-    so_far.prompt_tokens = chunk["tokens_evaluated"].get<std::int64_t>();
-    so_far.generated_tokens = choice.generated;
-    chunk["timings"] = llama_timings(so_far);
-  }
+  if (asked_.timings_per_token) chunk["timings"] = choice.timings.json();
   add_choices(chunk, index, piece.text);
   stream_.data(to, Json(chunk));
 }
@@ -188,8 +185,7 @@ void LlamaReply::send_piece(std::size_t index, const Piece& piece, http::Exchang
 OrderedJson LlamaReply::whole(std::size_t index, const Event& last) const {
   const Choice& choice = choices_.at(index);
   const Usage& usage = last.usage;
-  const auto n = static_cast<std::size_t>(asked_.fields.sampling.n);
-  const std::vector<std::int32_t>& prompt = asked_.prompts.at(index / n);
+  const std::vector<std::int32_t>& prompt = prompt_of(index);
   const bool prompt_only = asked_.n_predict == 0;
   OrderedJson answer = head_of(index, choice);
   answer["content"] = choice.text;
@@ -201,7 +197,7 @@ OrderedJson LlamaReply::whole(std::size_t index, const Event& last) const {
   answer["generation_settings"] = asked_.generation_settings();
   answer["prompt"] = asked_.model->engine().tokenizer().decode(prompt, false);
   answer["has_new_line"] = choice.has_new_line;
-  answer["truncated"] = false;
+  answer["truncated"] = *last.finish == FinishReason::kContext;
   answer["stop_type"] = stop_type(*last.finish);
   answer["stopping_word"] = last.stop_string;
   answer["tokens_cached"] = usage.prompt_tokens + usage.generated_tokens;

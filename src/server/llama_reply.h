@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "server/generation.h"
+#include "server/live_timings.h"
 #include "server/llama_request.h"
 #include "server/sse.h"
 
@@ -17,9 +18,6 @@ enum class LlamaForm {
   // the path at which clients of both ask.
   kBoth,
 };
-
-// "timings" of an answer.
-OrderedJson llama_timings(const Usage& usage);
 
 // The answers to the prompts of one request to /completion or /infill. The answer with index i·n +
 // c is choice c of prompt i.
@@ -39,6 +37,7 @@ class LlamaReply : public Reply {
     OrderedJson probabilities = OrderedJson::array();
     std::int64_t generated = 0;
     bool has_new_line = false;
+    LiveTimings timings{0};
     OrderedJson last{};  // the whole answer, once it is over
   };
   struct Piece {  // of a stream
@@ -46,13 +45,15 @@ class LlamaReply : public Reply {
     std::vector<std::int32_t> ids;
     OrderedJson probabilities = OrderedJson::array();
   };
+  const std::vector<std::int32_t>& prompt_of(std::size_t index) const;
   std::size_t index_of(std::size_t request, const Event& event) const;
   std::vector<Piece> pieces_of(const Event& event) const;
   OrderedJson probability_of(const TokenLogprobs& token) const;
   OrderedJson chance(const TokenChance& chance) const;
   OrderedJson head_of(std::size_t index, const Choice& choice) const;
   void send_piece(std::size_t index, const Piece& piece, http::Exchange& to);
-  void send_progress(std::size_t index, const Event& event, http::Exchange& to);
+  void tell_progress(std::size_t index, const Event& event, http::Exchange& to);
+  void send_progress(std::size_t index, http::Exchange& to);
   OrderedJson whole(std::size_t index, const Event& last) const;
   OrderedJson selected(OrderedJson answer) const;
   void add_choices(OrderedJson& answer, std::size_t index, const std::string& text) const;

@@ -153,6 +153,10 @@ bool is_id(const OrderedJson& value) {
 std::vector<std::int32_t> read_prompt(const OrderedJson& prompt, const Tokenizer& tokenizer) {
   if (prompt.is_string()) return tokenizer.encode(prompt.get<std::string>());
   if (prompt.is_object() && prompt.contains("prompt_string")) {
+    if (const OrderedJson* media = given(prompt, "multimodal_data"); media && !media->empty()) {
+      fail_at(ErrorCode::kUnsupported, "prompt.multimodal_data",
+              "this model reads texts only; leave multimodal_data out");
+    }
     return read_prompt(prompt["prompt_string"], tokenizer);
   }
   if (!prompt.is_array() || prompt.empty()) {
@@ -233,6 +237,7 @@ std::vector<Request> LlamaRequest::engine_requests() const {
     check_prompt_fits(prompt.size(), *model);
     Request request = fields.engine_request(prompt);
     request.deadline = seconds;
+    request.tell_start = return_progress;
     // Nobody else has this salt, so that nothing of the cache is found.
     if (!cache_prompt) request.cache_salt = ServerState::new_id("uncached-");
     requests.push_back(std::move(request));
@@ -248,6 +253,11 @@ OrderedJson LlamaRequest::generation_settings() const {
   settings["stream"] = fields.stream;
   settings["post_sampling_probs"] = post_sampling_probs;
   settings["timings_per_token"] = timings_per_token;
+  if (fields.sampling.ban_end_tokens) {
+    for (const std::int32_t id : model->engine().session().defaults().end_tokens) {
+      settings["logit_bias"].push_back({{"token", id}, {"bias", nullptr}});  // JSON has no −∞
+    }
+  }
   settings["grammar"] =
       fields.constraint.kind == ConstraintSpec::Kind::kGrammar ? fields.constraint.text : "";
   return settings;

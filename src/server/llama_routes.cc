@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "api/chat_prompt.h"
 #include "api/chat_request.h"
 #include "api/request_error.h"
 #include "base/json.h"
@@ -128,13 +127,11 @@ std::vector<std::int32_t> read_ids(const OrderedJson& body, const char* key) {
   return ids;
 }
 
-std::string apply_template(const ServedModel& model, const OrderedJson& body) {
+std::string apply_template(ServedModel& model, const OrderedJson& body) {
   const auto chat = openai::ChatRequest::read(body, model.otherwise(), model.sampling());
-  OrderedJson variables = chat.template_variables;
-  variables["messages"] = chat.messages;
-  if (!chat.tools.is_null()) variables["tools"] = chat.tools;
-  return model.with_text(
-      [&](const ModelText& text) { return openai::render_chat(text, variables).text; });
+  return model.with_chats([&](const ModelText& text, openai::AnswerFormats& formats) {
+    return chat.prompt_text(text, formats);
+  });
 }
 
 }  // namespace

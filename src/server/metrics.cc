@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "server/llama_metrics.h"
+
 namespace bl::server {
 namespace {
 
@@ -124,6 +126,7 @@ void Metrics::on_answer(const std::string& model, const Event& last) {
   ++own.answers;
   ++own.endings[ending_name(*last.finish)];
   own.generated_tokens += usage.generated_tokens;
+  own.longest = std::max(own.longest, usage.prompt_tokens + usage.generated_tokens);
   own.generated_seconds += usage.decode_seconds;
   const auto add = [&](Of which, double value) { own.histograms[which].add(value); };
   if (last.choice == 0) {  // all choices of a request share its prompt
@@ -177,10 +180,20 @@ void Metrics::write_state(const ModelState& model, Families& families) {
 
 std::string Metrics::text(std::span<const ModelState> models) const {
   Families families;
-  for (const ModelState& model : models) write_state(model, families);
+  LlamaMetrics total;
+  for (const ModelState& model : models) {
+    write_state(model, families);
+    total.add_state(model.stats);
+  }
   const std::scoped_lock lock(mutex_);
   for (const auto& [name, own] : models_) {
     const std::string labels = of_model(name);
+    total.prompt_tokens += own.prompt_tokens;
+    total.cached_tokens += own.cached_tokens;
+    total.generated_tokens += own.generated_tokens;
+    total.longest = std::max(total.longest, own.longest);
+    total.prompt_seconds += own.prompt_seconds;
+    total.generated_seconds += own.generated_seconds;
     const auto of = [](std::int64_t value) { return static_cast<double>(value); };
     const Sample samples[] = {
         {"prompt_tokens_total", "counter", "Tokens of prompts, without those that were cached",
@@ -226,7 +239,7 @@ std::string Metrics::text(std::span<const ModelState> models) const {
   }
   std::string text;
   for (const auto& [name, family] : families) text += family;
-  return text;
+  return text + total.text();
 }
 
 }  // namespace bl::server

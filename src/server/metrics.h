@@ -61,6 +61,7 @@ class Metrics {
     std::int64_t prompt_tokens = 0;  // computed, without those that were cached
     std::int64_t cached_tokens = 0;
     std::int64_t generated_tokens = 0;
+    std::int64_t longest = 0;  // tokens of a prompt with its answer
     double prompt_seconds = 0;
     double generated_seconds = 0;
     std::map<std::string, std::int64_t> endings{};

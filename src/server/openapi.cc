@@ -76,12 +76,14 @@ Json answers_of(const Route& route, const Json& bodies) {
     answers[error.status] = {{"description", error.about},
                              {"content", in_json(reference(schema_name(route.shape)))}};
   }
-  Json content = in_json(bodies.value("answer", Json::object()));
+  Json content = Json::object();
+  if (bodies.contains("answer") || !bodies.contains("answers")) {
+    content = in_json(bodies.value("answer", Json::object()));
+  }
   const Json others = bodies.value("answers", Json::object());
   for (const auto& [type, schema] : others.items()) {
     content[type] = {{"schema", schema}};
   }
-  if (bodies.contains("answers") && !bodies.contains("answer")) content.erase("application/json");
   answers["200"] = {{"description", route.summary}, {"content", content}};
   if (bodies.contains("unavailable")) {
     answers["503"]["content"] = in_json(bodies["unavailable"]);

@@ -33,12 +33,14 @@ class ServedModel {
     SamplingParams sampling{};
     std::vector<ServedAdapter> adapters{};  // loaded already; `otherwise` need not have them
     std::optional<Pooling> pooling{};       // of embeddings; nothing: the last token
+    std::string file{};                     // the name of its folder or file
     bool has_seed = false;                  // requests that name no seed have that of `sampling`
   };
   explicit ServedModel(Args args);
 
   Engine& engine() { return *args_.engine; }
   const std::string& name() const { return args_.names.front(); }
+  const std::string& file() const { return args_.file; }
   const std::vector<std::string>& names() const { return args_.names; }
   std::int64_t created() const { return created_; }  // Unix seconds of loading
   const std::shared_ptr<const ModelCard>& card() const { return card_; }

@@ -20,9 +20,9 @@ AdminFolders::AdminFolders(const FolderPaths& paths)
 
 ServerState::ServerState()
     : folders_(std::make_unique<AdminFolders>(FolderPaths{})),
-      requests_(2, kMostWaiting),
-      answers_(2, kMostWaiting),
-      slow_(2, kMostWaiting) {}
+      requests_("requests", 2, kMostWaiting),
+      answers_("answers", 2, kMostWaiting),
+      slow_("slow-requests", 2, kMostWaiting) {}
 
 void ServerState::configure(ModelOptions models, const FolderPaths& folders) {
   registry_.configure(std::move(models));

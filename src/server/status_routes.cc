@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <ctime>
+#include <string>
 #include <vector>
 
 #include "base/json.h"
@@ -43,7 +45,7 @@ Json props_of(ServedModel& model) {
            {{"n_ctx", model.engine().context()}, {"params", Json(params)}}},
           {"total_slots", places_of(model)},
           {"model_alias", model.name()},
-          {"model_path", model.name()},
+          {"model_path", model.file()},
           {"modalities", {{"vision", false}, {"audio", false}}},
           {"chat_template", chat_template ? *chat_template : ""},
           {"bos_token", tokenizer.bos_token()},
@@ -68,14 +70,16 @@ Json slots_of(ServedModel& model, const EngineStats& stats) {
                   fmt::format("{} is switched off; start the server without {}", what, flag));
 }
 
-http::Response metrics_answer(const StatusSources& from) {
+// `started`: of the server, in Unix seconds.
+http::Response metrics_answer(const StatusSources& from, std::int64_t started) {
   if (!from.metrics) refuse_switched_off("/metrics", "--no-metrics");
   std::vector<Metrics::ModelState> models;
   for (const auto& model : from.state.models()) {
     models.push_back({model->name(), stats_of(*model, from.health)});
   }
   return {200,
-          {{"Content-Type", "text/plain; version=0.0.4; charset=utf-8"}},
+          {{"Content-Type", "text/plain; version=0.0.4; charset=utf-8"},
+           {"Process-Start-Time-Unix", std::to_string(started)}},
           from.books->metrics.text(models)};
 }
 
@@ -123,7 +127,9 @@ void add_status_routes(Router& router, const StatusSources& from) {
         return json_response(200, slots_of(*model, stats));
       });
   add("/metrics", "Counts and times for Prometheus",
-      [](const StatusSources& s, const Call&) { return metrics_answer(s); });
+      [started = std::time(nullptr)](const StatusSources& s, const Call&) {
+        return metrics_answer(s, started);
+      });
   router.add({.method = "GET",
               .pattern = "/openapi.json",
               .access = Access::kOpen,

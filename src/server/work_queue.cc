@@ -2,10 +2,17 @@
 
 #include <utility>
 
+#include "base/thread_name.h"
+
 namespace bl::server {
 
-WorkQueue::WorkQueue(int threads, std::size_t most_waiting) : most_waiting_(most_waiting) {
-  for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { run(); });
+WorkQueue::WorkQueue(const char* name, int threads, std::size_t most_waiting)
+    : most_waiting_(most_waiting) {
+  for (int i = 0; i < threads; ++i)
+    threads_.emplace_back([this, name] {
+      name_this_thread(name);
+      run();
+    });
 }
 
 void WorkQueue::stop() {

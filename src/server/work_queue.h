@@ -13,7 +13,8 @@ namespace bl::server {
 // schemas, and writing answers.
 class WorkQueue {
  public:
-  WorkQueue(int threads, std::size_t most_waiting);
+  // `name`: of the threads; a literal.
+  WorkQueue(const char* name, int threads, std::size_t most_waiting);
   ~WorkQueue() { stop(); }
   WorkQueue(const WorkQueue&) = delete;
   WorkQueue& operator=(const WorkQueue&) = delete;

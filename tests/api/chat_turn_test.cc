@@ -135,6 +135,95 @@ TEST_F(ChatTurns, FindTheFormatAndWhereTheAnswerBegins) {
   EXPECT_TRUE(thinking.reading->options.start.in_reasoning);
 }
 
+// A template that opens the reasoning whatever it is told gets an empty one.
+TEST_F(ChatTurns, ReasoningIsSwitchedOff) {
+  const std::string body = R"({"messages":[{"role":"user","content":"a"}])";
+  RequestDefaults off;
+  off.reasoning = false;
+  ModelText always{test::make_byte_tokenizer({"<|im_start|>", "<|im_end|>"}), "m",
+                   std::make_shared<ChatTemplate>(
+                       "{% for m in messages %}{{ m.content }}{% endfor %}"
+                       "{% if add_generation_prompt %}|<think>\n{% endif %}{# </think> #}",
+                       "always")};
+  const auto prompt = [&](const std::string& more, const RequestDefaults& otherwise) {
+    const auto request = ChatRequest::read(parse_ordered_json(body + more + "}", "body"), otherwise,
+                                           SamplingParams::plain());
+    AnswerFormats formats{{257}};
+    const ChatTurn turn = request.turn(always, formats);
+    const std::string text = always.tokenizer().decode(turn.request.prompt, false);
+    EXPECT_EQ(text, request.prompt_text(always, formats));
+    EXPECT_EQ(turn.reading->options.start.in_reasoning, !text.ends_with("</think>"));
+    return text;
+  };
+  EXPECT_EQ(prompt("", {}), "a|<think>\n");
+  EXPECT_EQ(prompt("", off), "a|<think>\n</think>");
+  EXPECT_EQ(prompt(R"(,"enable_thinking":false)", {}), "a|<think>\n</think>");
+  RequestDefaults on;
+  on.reasoning = true;
+  EXPECT_TRUE(turn(body + "}", on).reading->options.start.in_reasoning);
+  EXPECT_FALSE(turn(body + R"(,"enable_thinking":false})", on).reading->options.start.in_reasoning);
+}
+
+// As llama-server does it, where the server was started so.
+TEST_F(ChatTurns, AnAssistantsLastMessageIsAPrefillWhereTheServerSaysSo) {
+  RequestDefaults prefill;
+  prefill.prefill_assistant = true;
+  const std::string said = R"({"messages":[{"role":"user","content":"a"},)"
+                           R"({"role":"assistant","content":"so far"})";
+  const std::string begun = "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nso far";
+  EXPECT_EQ(prompt_of(turn(said + "]}", prefill)), begun);
+  const std::string ended = begun + "<|im_end|>\n<|im_start|>assistant\n";
+  EXPECT_EQ(prompt_of(turn(said + "]}")), ended);
+  EXPECT_EQ(prompt_of(turn(said + R"(],"continue_final_message":false})", prefill)), ended);
+  EXPECT_THROW(turn(said + R"(,{"role":"assistant","content":"b"}]})", prefill), Error);
+  EXPECT_EQ(prompt_of(turn(R"({"messages":[{"role":"user","content":"a"}]})", prefill)),
+            "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n");
+}
+
+TEST_F(ChatTurns, ReasoningWithoutASwitchIsSkipped) {
+  ModelText silent{test::make_byte_tokenizer({"<|im_start|>", "<|im_end|>"}), "m",
+                   std::make_shared<ChatTemplate>(
+                       "{% for m in messages %}{{ m.content }}{% endfor %}"
+                       "{% if add_generation_prompt %}|{% endif %}{# <think> </think> #}",
+                       "silent")};
+  const auto prompt = [&](const std::string& more) {
+    const auto request = ChatRequest::read(
+        parse_ordered_json(R"({"messages":[{"role":"user","content":"a"}])" + more + "}", "body"),
+        {}, SamplingParams::plain());
+    AnswerFormats formats{{257}};
+    return request.prompt_text(silent, formats);
+  };
+  EXPECT_EQ(prompt(""), "a|");
+  EXPECT_EQ(prompt(R"(,"enable_thinking":true)"), "a|");
+  EXPECT_EQ(prompt(R"(,"enable_thinking":false)"), "a|<think></think>");
+  EXPECT_EQ(prompt(R"(,"enable_thinking":false,"add_generation_prompt":false)"), "a");
+}
+
+// Variables that llama-server gives to templates and Transformers does not.
+TEST_F(ChatTurns, TemplatesLearnTheDateAndTheFunctions) {
+  const auto prompt = [&](const char* source, const std::string& more) {
+    ModelText text{test::make_byte_tokenizer({"<|im_start|>", "<|im_end|>"}), "m",
+                   std::make_shared<ChatTemplate>(source, "dated")};
+    const auto request = ChatRequest::read(
+        parse_ordered_json(R"({"messages":[{"role":"user","content":"a"}])" + more + "}", "body"),
+        {}, SamplingParams::plain());
+    AnswerFormats formats{{257}};
+    return request.prompt_text(text, formats);
+  };
+  constexpr const char* kDated =
+      "{% if date_string is not defined %}{% set date_string = 'long ago' %}{% endif %}"
+      "{{ date_string }}";
+  const std::string today = prompt(kDated, "");
+  EXPECT_EQ(today.size(), std::string("29 Nov 2026").size()) << today;
+  EXPECT_EQ(prompt(kDated, R"(,"chat_template_kwargs":{"date_string":"never"})"), "never");
+  constexpr const char* kFunctions = "{{ functions + '|' + datetime[:3] }}";
+  EXPECT_EQ(prompt(kFunctions, "").size(), 4u);
+  EXPECT_NE(prompt(kFunctions, R"(,"tools":[{"type":"function","function":{"name":"f"}}])")
+                .find("\"name\""),
+            std::string::npos);
+  EXPECT_THROW(prompt("{{ unknown + 'a' }}", ""), Error);
+}
+
 // <|im_start|> and <|im_end|> are 256 and 257.
 TEST_F(ChatTurns, TextOfMessagesIsNoControlToken) {
   const std::string body =

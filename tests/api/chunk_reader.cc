@@ -44,11 +44,12 @@ void ChunkReader::add(const Json& chunk) {
 }
 
 void ChunkReader::add_head(const Json& chunk) {
-  std::set<std::string> keys{"id", "object", "created", "model", "choices"};
+  std::set<std::string> keys{"id", "object", "created", "model", "system_fingerprint", "choices"};
   if (include_usage_) keys.insert("usage");
   EXPECT_EQ(keys_of(chunk), keys) << chunk;
   EXPECT_EQ(chunk.at("object"), kind_ == Kind::kChat ? "chat.completion.chunk" : "text_completion");
   EXPECT_TRUE(chunk.at("id").is_string() && chunk.at("model").is_string());
+  EXPECT_TRUE(chunk.at("system_fingerprint").get<std::string>().starts_with("bitloom-"));
   EXPECT_TRUE(chunk.at("created").is_number_integer());
   const Json head{chunk.at("id"), chunk.at("created"), chunk.at("model")};
   if (head_.is_null()) head_ = head;
@@ -79,7 +80,7 @@ void ChunkReader::add_choice(const Json& choice) {
 
 void ChunkReader::add_delta(const Json& delta, Choice& choice) const {
   if (!choice.begun) {
-    EXPECT_EQ(delta, (Json{{"role", "assistant"}, {"content", ""}}));
+    EXPECT_EQ(delta, (Json{{"role", "assistant"}, {"content", nullptr}}));
     choice.begun = true;
     return;
   }

@@ -114,13 +114,20 @@ TEST(ServeConfig, SaysWhatIsWrong) {
   EXPECT_NE(variable.err.find("did you mean BITLOOM_API_KEY?"), std::string::npos) << variable.err;
 }
 
+const fs::path& tiny_model() {
+  static const fs::path kModel = make_tiny_model("serve-model");
+  return kModel;
+}
+
 // The program, running as a server.
 class Running {
  public:
   explicit Running(std::vector<std::string> more = {}) {
-    static const fs::path kModel = make_tiny_model("serve-model");
     log_ = scratch_dir("serve-running") / "log";
-    std::vector<std::string> words{BL_BINARY, "serve", "-m", kModel.string(), "--threads", "1"};
+    std::vector<std::string> words{BL_BINARY, "serve", "--threads", "1"};
+    if (std::find(more.begin(), more.end(), "--random") == more.end()) {
+      words.insert(words.end(), {"-m", tiny_model().string()});
+    }
     if (std::find(more.begin(), more.end(), "--port") == more.end()) {
       words.insert(words.end(), {"--port", "0"});
     }
@@ -192,6 +199,26 @@ TEST(ServeProgram, EndsAsASignalAsks) {
     EXPECT_NE(rest.find("data: [DONE]\n\n"), std::string::npos);
     EXPECT_TRUE(client.ended());
     EXPECT_EQ(server.wait(15s), 0) << number;
+  }
+}
+
+TEST(ServeProgram, ARandomModelTakesItsWordsFromATokenizer) {
+  const std::string folder = tiny_model().string();
+  Running server({"--random", folder + "/config.json", "--format", "fp32", "--tokenizer", folder});
+  ASSERT_TRUE(server.wait_for("ready")) << server.log();
+  RawClient client(server.port());
+  const std::string body = R"({"prompt":"a","max_tokens":3,"ignore_eos":true})";
+  client.send(fmt::format(
+      "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{}",
+      body.size(), body));
+  EXPECT_NE(client.read_to("\"completion_tokens\":3"), "");
+  for (const std::vector<std::string>& wrong :
+       {std::vector<std::string>{"--random", "llama3-8b"},
+        {"--random", "llama3-8b", "--tokenizer", folder, "-m", folder},
+        {"-m", folder, "--tokenizer", folder}}) {
+    std::vector<std::string> words = wrong;
+    words.insert(words.begin(), "serve");
+    EXPECT_EQ(run_program(words).status, 2);
   }
 }
 

@@ -336,6 +336,17 @@ TEST(ConstraintsTogether, NothingFailsOpen) {
   EXPECT_THROW(world.compiler.compile(all_of(regex("a"), {regex("((")})), Error);
 }
 
+// llama-server's clients put a schema beside the type.
+TEST(Constraints, AJsonObjectMayHaveASchema) {
+  const ConstraintSpec spec =
+      read(R"({"response_format": {"type": "json_object", "schema": {"const": "42"}}})");
+  EXPECT_EQ(spec.kind, Kind::kJsonSchema);
+  EXPECT_EQ(spec.text, R"({"const":"42"})");
+  EXPECT_EQ(read(R"({"response_format": {"type": "json_object", "schema": null}})").kind,
+            Kind::kJsonObject);
+  EXPECT_THROW(read(R"({"response_format": {"type": "json_object", "schema": 123}})"), Error);
+}
+
 TEST(ConstraintsTogether, AreReadFromRequests) {
   const ConstraintSpec spec = read(R"({"guided_regex": "a+", "trigger_token": 3, "constraints": [
       {"response_format": {"type": "json_object"}, "prefer_eos": true},

@@ -101,6 +101,22 @@ TEST(Access, CorsFieldsGoToAllowedOriginsAlone) {
   EXPECT_EQ(fields[0].value, "https://ui.example");
 }
 
+TEST(Access, PagesOfThisMachineAreAllowedByOneName) {
+  const auto allows = [](const AccessPolicy& policy, const char* origin) {
+    return !policy.cors_fields(asks("GET", "/", {{"origin", origin}})).empty();
+  };
+  const AccessPolicy policy({.cors_origins = {"localhost"}});
+  for (const char* origin : {"http://localhost", "https://LOCALHOST:8080", "http://127.0.0.1:3000",
+                             "http://[::1]", "http://[::1]:3000"}) {
+    EXPECT_TRUE(allows(policy, origin)) << origin;
+  }
+  for (const char* origin : {"http://notlocalhost", "http://localhost.evil.example", "null",
+                             "http://127.0.0.2", "http://evil.example/localhost"}) {
+    EXPECT_FALSE(allows(policy, origin)) << origin;
+  }
+  EXPECT_FALSE(allows(AccessPolicy({}), "http://localhost"));
+}
+
 TEST(ConstantTime, ComparesWhole) {
   EXPECT_TRUE(equal_in_constant_time("abc", "abc"));
   EXPECT_FALSE(equal_in_constant_time("abcabc", "abc"));

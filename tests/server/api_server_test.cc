@@ -78,7 +78,8 @@ TEST_F(ApiServerTest, AnswersChats) {
   while ((at = stream.body.find("data: {", at)) != std::string::npos) {
     const std::size_t end = stream.body.find("\n\n", at);
     const Json chunk = Json::parse(stream.body.substr(at + 6, end - at - 6));
-    joined += chunk.at("choices").at(0).at("delta").value("content", "");
+    const Json content = chunk.at("choices").at(0).at("delta").value("content", Json());
+    if (content.is_string()) joined += content.get<std::string>();
     at = end;
   }
   EXPECT_EQ(joined, text);

@@ -113,6 +113,69 @@ TEST_F(LlamaRoutes, GiveProbabilities) {
   }
 }
 
+// What a sampler has taken out has no probability, and is not shown.
+TEST_F(LlamaRoutes, ShowNoImpossibleTokens) {
+  open();
+  const Json answer = complete(
+      R"(,"n_probs":9,"top_k":3,"temperature":1,"post_sampling_probs":true,"ignore_eos":true)");
+  ASSERT_EQ(answer["completion_probabilities"].size(), 4u);
+  for (const Json& token : answer["completion_probabilities"]) {
+    EXPECT_EQ(token["top_probs"].size(), 3u) << token;
+    for (const Json& one : token["top_probs"]) EXPECT_GT(one["prob"], 0.0) << token;
+  }
+}
+
+TEST_F(LlamaRoutes, ShowBarredEndTokens) {
+  open();
+  const Json barred = complete(R"(,"ignore_eos":true)")["generation_settings"]["logit_bias"];
+  ASSERT_FALSE(barred.empty());
+  for (const Json& each : barred) EXPECT_TRUE(each["bias"].is_null()) << each;
+  EXPECT_EQ(complete("")["generation_settings"]["logit_bias"], Json::array());
+}
+
+// The first token comes from the prompt's last step, so it has no time of its own.
+TEST_F(LlamaRoutes, CountStepsInRates) {
+  open();
+  const Json one = complete(R"(,"n_predict":1,"ignore_eos":true)")["timings"];
+  EXPECT_EQ(one["predicted_per_second"], 0.0);
+  EXPECT_EQ(one["predicted_per_token_ms"], 0.0);
+  const Json many = complete(R"(,"n_predict":16,"ignore_eos":true)")["timings"];
+  EXPECT_NEAR(many["predicted_per_second"].get<double>() * many["predicted_ms"].get<double>(), 15e3,
+              1e-3);
+}
+
+TEST_F(LlamaRoutes, TellHowFarThePromptIs) {
+  open();
+  const std::string body =
+      "{\"prompt\":\"" + std::string(300, 'p') +
+      R"(","n_predict":2,"ignore_eos":true,"stream":true,"return_progress":true,"timings_per_token":true})";
+  for (const bool is_again : {false, true}) {
+    std::vector<Json> progress;
+    for (const Json& line : post("/completion", body).data()) {
+      if (line.contains("prompt_progress")) progress.push_back(line);
+    }
+    ASSERT_GE(progress.size(), 2u) << is_again;
+    const Json& first = progress.front()["prompt_progress"];
+    EXPECT_EQ(first["total"], 301);
+    EXPECT_EQ(first["processed"], first["cache"]);
+    EXPECT_EQ(first["cache"] > 0, is_again) << first;
+    EXPECT_EQ(progress.front()["timings"]["prompt_n"], 0);
+    EXPECT_EQ(progress.front()["timings"]["prompt_ms"], 0.0);
+    EXPECT_EQ(progress.back()["prompt_progress"]["processed"], 301);
+  }
+}
+
+TEST_F(LlamaRoutes, SayThatTheContextIsFull) {
+  open();
+  const std::string long_prompt = "{\"prompt\":\"" + std::string(1000, 'p') + "\"";
+  const Json full = post("/completion", long_prompt + R"(,"ignore_eos":true})").json();
+  EXPECT_EQ(full["truncated"], true);
+  EXPECT_EQ(full["stop_type"], "limit");
+  EXPECT_EQ(
+      post("/completion", long_prompt + R"(,"n_predict":2,"ignore_eos":true})").json()["truncated"],
+      false);
+}
+
 TEST_F(LlamaRoutes, TakePromptsInEveryForm) {
   open();
   const std::string same = R"(,"n_predict":4,"temperature":0,"ignore_eos":true})";
@@ -129,7 +192,8 @@ TEST_F(LlamaRoutes, TakePromptsInEveryForm) {
   EXPECT_EQ(list[1]["content"], text["content"]);
   EXPECT_EQ(list[2]["index"], 2);
   EXPECT_EQ(of(R"(["abc"])").json().size(), 1u);
-  for (const char* wrong : {"null", "7", "[]", "[-1]", "[[]]", "[1,null]", "{}", "[4000000000]"}) {
+  for (const char* wrong : {"null", "7", "[]", "[-1]", "[[]]", "[1,null]", "{}", "[4000000000]",
+                            R"({"prompt_string":"a","multimodal_data":["AAAA"]})"}) {
     const SocketAnswer refused = of(wrong);
     EXPECT_EQ(refused.status, 400) << wrong;
     EXPECT_EQ(refused.json()["error"]["code"], 400) << refused.body;

@@ -38,7 +38,7 @@ class ServerMetrics : public ServerFixture {
 // The text format 0.0.4: HELP and TYPE once for each family, its samples directly below.
 void expect_exposition(const std::string& text) {
   static const std::regex kSample(
-      R"(^([a-zA-Z_:][a-zA-Z0-9_:]*)\{([a-z_]+="[^"\n]*",?)*\} [-+0-9.eE]+$)");
+      R"(^([a-zA-Z_:][a-zA-Z0-9_:]*)(\{([a-z_]+="[^"\n]*",?)*\})? [-+0-9.eE]+$)");
   std::istringstream lines(text);
   std::set<std::string> families;
   std::set<std::string> samples;
@@ -77,7 +77,10 @@ TEST_F(ServerMetrics, CountRequestsAndTokens) {
   EXPECT_EQ(value("http_requests_total", R"(route="/v1/completions",method="POST",status="400")"),
             1);
   EXPECT_EQ(value("requests_processing"), 0);
-  expect_exposition(get("/metrics").body);
+  const SocketAnswer answer = get("/metrics");
+  expect_exposition(answer.body);
+  EXPECT_NE(answer.body.find("\nllamacpp:tokens_predicted_total 30\n"), std::string::npos);
+  EXPECT_FALSE(answer.field("Process-Start-Time-Unix").empty());
 }
 
 TEST_F(ServerMetrics, AreRightWhileClientsLeave) {

@@ -48,7 +48,9 @@ Streamed read_stream(const std::string& body) {
     const Json& choice = chunk.at("choices").at(0);
     const Json& delta = choice.at("delta");
     all.role += delta.value("role", "");
-    all.content += delta.value("content", "");
+    if (delta.contains("content") && delta["content"].is_string()) {
+      all.content += delta["content"].get<std::string>();
+    }
     all.reasoning += delta.value("reasoning_content", "");
     for (const Json& call : delta.value("tool_calls", Json::array())) {
       Json& into = all.calls[call.at("index").get<int>()];
@@ -67,6 +69,68 @@ Streamed read_stream(const std::string& body) {
 }
 
 class OpenAiChat : public OpenAiServer {};
+
+// llama-server's clients look for these in OpenAI's answers.
+TEST_F(OpenAiChat, AnswersHaveTimings) {
+  open();
+  const Json whole = chat(R"(,"max_tokens":3,"n":2,"ban_eos_token":true)").json();
+  EXPECT_EQ(whole.at("timings").at("predicted_n"), 6);
+  EXPECT_EQ(
+      whole.at("timings").at("prompt_n").get<int>() + whole.at("timings").at("cache_n").get<int>(),
+      whole.at("usage").at("prompt_tokens").get<int>());
+  for (const bool per_token : {false, true}) {
+    const std::string more =
+        fmt::format(R"(,"max_tokens":5,"ban_eos_token":true,"stream":true,"timings_per_token":{},)"
+                    R"("stream_options":{{"include_usage":true}})",
+                    per_token);
+    std::vector<Json> chunks;
+    for (const SentEvent& event : sent_events(chat(more).body)) {
+      if (event.data != "[DONE]") chunks.push_back(Json::parse(event.data));
+    }
+    ASSERT_GT(chunks.size(), 3u);
+    EXPECT_FALSE(chunks.front().contains("timings")) << chunks.front();
+    EXPECT_EQ(chunks[1].contains("timings"), per_token) << chunks[1];
+    EXPECT_EQ(chunks.back().at("choices"), Json::array());
+    EXPECT_EQ(chunks.back().at("timings").at("predicted_n"), 5);
+    EXPECT_GT(chunks.back().at("timings").at("predicted_per_second"), 0.0);
+  }
+}
+
+TEST_F(OpenAiChat, ThePromptIsToldWhereItIsAskedFor) {
+  open();
+  const Json told = chat(R"(,"max_tokens":1,"verbose":true)").json().at("__verbose");
+  EXPECT_NE(told.at("prompt").get<std::string>().find("hi"), std::string::npos) << told;
+  EXPECT_FALSE(chat(R"(,"max_tokens":1)").json().contains("__verbose"));
+}
+
+TEST_F(OpenAiChat, SeveralConversationsAreAnsweredTogether) {
+  open();
+  const std::string hi = R"({"messages":[{"role":"user","content":"hi"}],"max_tokens":3,"seed":7})";
+  const HttpAnswer answer =
+      post("/predict", "{\"instances\":[" + hi + "," + hi + "],\"parameters\":{}}");
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  const Json predictions = answer.json().at("predictions");
+  ASSERT_EQ(predictions.size(), 2u);
+  const Json alone = chat(R"(,"max_tokens":3,"seed":7)").json();
+  for (const Json& one : predictions) {
+    EXPECT_EQ(one.at("object"), "chat.completion");
+    EXPECT_EQ(one.at("choices"), alone.at("choices"));
+  }
+  for (const char* wrong :
+       {"{}", R"({"instances":[]})", R"({"instances":[7]})",
+        R"({"instances":[{"messages":[],"stream":true}]})", R"({"instances":[{"messages":7}]})"}) {
+    EXPECT_EQ(post("/predict", wrong).status, 400) << wrong;
+  }
+}
+
+TEST_F(OpenAiChat, TokensOfAConversationAreCounted) {
+  open();
+  const int tokens = chat(R"(,"max_tokens":1)").json().at("usage").at("prompt_tokens");
+  const HttpAnswer counted =
+      post("/v1/chat/completions/input_tokens", R"({"messages":[{"role":"user","content":"hi"}]})");
+  ASSERT_EQ(counted.status, 200) << counted.body;
+  EXPECT_EQ(counted.json().at("input_tokens"), tokens);
+}
 
 TEST_F(OpenAiChat, ForcedCallsAreMade) {
   open();

@@ -49,6 +49,7 @@ TEST_F(OpenApi, SaysWhatIsAnswered) {
   EXPECT_EQ(complete["responses"]["400"]["content"]["application/json"]["schema"]["$ref"],
             "#/components/schemas/LlamaError");
   EXPECT_TRUE(complete["responses"]["200"]["content"].contains("text/event-stream"));
+  EXPECT_TRUE(complete["responses"]["200"]["content"].contains("application/json"));
   EXPECT_EQ(paths["/health"]["get"]["security"][0], Json::object());
   EXPECT_EQ(paths["/api/latest/generate"]["post"]["requestBody"]["required"], true);
 }

@@ -4,19 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <fstream>
 #include <iostream>
 #include <map>
 #include <optional>
 
 #include "base/error.h"
-#include "base/file.h"
 #include "base/json.h"
 #include "reading.h"
-#include "support/data.h"
-#include "text/chat_template.h"
-#include "toolcall/detect_format.h"
+#include "shared_cases.h"
 
 namespace bl {
 namespace {
@@ -88,81 +83,20 @@ bool matches(const Json& wanted, const ParsedAnswer& answer) {
   return true;
 }
 
-// A template with the format that was found in it.
-struct KnownTemplate {
-  ChatTemplate chat;
-  AnswerFormat format;
-
-  std::optional<std::string> render(OrderedJson variables) const {
-    std::optional<std::int64_t> now;
-    if (variables.contains("now")) {
-      now = variables.at("now").get<std::int64_t>();
-      variables.erase("now");
-    }
-    try {
-      return chat.render(variables, now);
-    } catch (const Error&) {
-      return std::nullopt;
-    }
-  }
-};
-
-class SharedCases : public testing::Test {
- protected:
-  KnownTemplate& known(const Json& test) {
-    const std::string name = test.at("template").get<std::string>();
-    const auto at = templates_.find(name);
-    if (at != templates_.end()) return at->second;
-    const auto source = read_file(test::shared_dir() / "templates" / name, 1 << 20);
-    KnownTemplate entry{ChatTemplate(source, name), {}};
-    OrderedJson tokens;
-    for (const auto& [key, value] : test.at("variables").items()) {
-      if (key.ends_with("_token")) tokens[key] = value.get<std::string>();
-    }
-    const auto render = [&](const OrderedJson& variables) {
-      OrderedJson all = tokens;
-      all.update(variables);
-      all["now"] = 0;
-      return entry.render(all);
-    };
-    entry.format = detect_answer_format({source, render});
-    return templates_.emplace(name, std::move(entry)).first->second;
-  }
-
-  std::map<std::string, KnownTemplate> templates_;
-};
-
 struct Count {
   int right = 0;
   int all = 0;
 };
 
-TEST_F(SharedCases, AreReadAsTheyShouldBe) {
-  const auto file = test::shared_dir() / "tool-calls" / "cases.jsonl.xz";
-  if (test::shared_dir().empty() || !std::filesystem::exists(file)) {
-    GTEST_SKIP() << "no shared tool-calls (BITLOOM_DATA)";
-  }
-  const auto plain = test::scratch_dir("tool-calls") / "cases.jsonl";
-  const std::string command = "xz -dc '" + file.string() + "' > '" + plain.string() + "'";
-  ASSERT_EQ(std::system(command.c_str()), 0);
-
+TEST(SharedCases, AreReadAsTheyShouldBe) {
+  if (!test::SharedCases::are_here()) GTEST_SKIP() << "no shared tool-calls (BITLOOM_DATA)";
   std::map<std::string, std::map<std::string, Count>> counts;
   int wrong = 0;
   int cut_wrong = 0;
-  std::ifstream lines(plain);
-  for (std::string line; std::getline(lines, line);) {
-    const Json test = parse_json(line, "case");
-    OrderedJson variables = parse_ordered_json(line, "case").at("variables");
-    const KnownTemplate& chat = known(test);
-    const ToolSet tools(test.at("variables").value("tools", Json()));
-    variables["add_generation_prompt"] = true;
-    const std::string prompt = chat.render(variables).value_or("");
-    variables["add_generation_prompt"] = false;
-    const std::string without = chat.render(variables).value_or("");
-    AnswerOptions options;
-    options.start = find_answer_start(chat.format, prompt, generation_tail(prompt, without));
-    const auto parser = [&] { return AnswerParser(chat.format, tools, options); };
-
+  test::SharedCases cases;
+  while (const std::optional<test::SharedCase> next = cases.next()) {
+    const Json& test = next->document;
+    const auto parser = [&] { return next->parser(); };
     const std::string text = test.at("text").get<std::string>();
     const std::vector<AnswerEvent> events = test::read_whole(parser(), text);
     const ParsedAnswer answer = test::parsed(events);
@@ -176,7 +110,7 @@ TEST_F(SharedCases, AreReadAsTheyShouldBe) {
     count.right += right ? 1 : 0;
     if (!right && ++wrong <= 60) {
       std::cout << "case " << test.at("id") << ' ' << test.at("template") << ' ' << kind
-                << " read as " << chat.format.name << "\n  text " << test.at("text")
+                << " read as " << next->format->name << "\n  text " << test.at("text")
                 << "\n  expected " << json_text(test.at("expected")) << "\n  got\n"
                 << test::shown(events);
     }
@@ -197,8 +131,8 @@ TEST_F(SharedCases, AreReadAsTheyShouldBe) {
     }
     std::cout << '\n';
   }
-  for (const auto& [name, entry] : templates_) {
-    std::cout << name << ": " << entry.format.name << '\n';
+  for (const auto& [name, format] : cases.formats()) {
+    std::cout << name << ": " << format << '\n';
   }
   std::cout << "regular " << all["regular"].right << '/' << all["regular"].all << ", irregular "
             << all["irregular"].right << '/' << all["irregular"].all << '\n';

@@ -1,11 +1,8 @@
-"""A server and a browser for the tests of the web page."""
+"""A browser for the tests of the web page."""
 import json
 import pathlib
-import re
 import shutil
-import subprocess
 import tempfile
-import time
 
 from selenium import webdriver
 from selenium.common.exceptions import TimeoutException
@@ -14,34 +11,6 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
 PATIENCE = 20  # seconds; other work may keep the machine busy
-
-
-class Server:
-    """`bitloom serve` on a free port."""
-
-    def __init__(self, binary, *arguments):
-        self.log = tempfile.TemporaryFile()
-        self.process = subprocess.Popen([binary, "serve", "--port", "0", "--access-log", "none", *map(str, arguments)],
-                                        stdout=self.log, stderr=self.log)
-        self.address = self._address()
-
-    def _text(self):
-        self.log.seek(0)
-        return self.log.read().decode()
-
-    def _address(self):
-        end = time.monotonic() + PATIENCE
-        while time.monotonic() < end and self.process.poll() is None:
-            found = re.search(r"listening on (http://\S+)", self._text())
-            if found:
-                return found[1]
-            time.sleep(0.02)
-        raise RuntimeError(f"the server did not start: {self._text()}")
-
-    def stop(self):
-        self.process.terminate()
-        self.process.wait(PATIENCE)
-        self.log.close()
 
 
 class Browser:

@@ -13,8 +13,11 @@ import unittest
 import urllib.request
 
 import tiny_model
-from page import Browser, Server
+from page import Browser
 from selenium.webdriver.common.keys import Keys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+from bitloom_server import Server
 
 # What a model may say at worst, and what it should say well.
 HOSTILE = """# Result

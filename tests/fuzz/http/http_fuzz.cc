@@ -55,10 +55,19 @@ class MemoryTransport : public http::Transport {
 // The server's routes, without a model.
 struct Routes {
   Routes() {
-    server::add_model_routes(router, state);
     server::add_openai_routes(router, state);
+    server::add_responses_routes(router, state);
+    server::add_anthropic_routes(router, state);
+    server::add_ollama_routes(router, state);
+    server::add_ollama_model_routes(router, state);
     server::add_llama_routes(router, state);
     server::add_kobold_routes(router, state);
+    server::add_embedding_routes(router, state);
+    server::add_request_routes(router, state);
+    server::add_model_routes(router, state);
+    server::add_admin_routes(router, state);
+    server::add_adapter_routes(router, state);
+    server::add_page_routes(router);
   }
   server::ServerState state;
   server::Router router;

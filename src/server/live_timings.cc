@@ -1,0 +1,78 @@
+#include "server/live_timings.h"
+
+#include <algorithm>
+
+namespace bl::server {
+namespace {
+
+constexpr double kMsInSecond = 1e3;
+
+double per(double amount, double count) { return count > 0 ? amount / count : 0; }
+
+double seconds_since(std::chrono::steady_clock::time_point then) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - then).count();
+}
+
+}  // namespace
+
+OrderedJson llama_timings(const Usage& usage) {
+  const auto computed = static_cast<double>(usage.prompt_tokens - usage.cached_tokens);
+  // The first token comes from the prompt's last step, so that it takes no step of its own.
+  const auto steps = static_cast<double>(std::max<std::int64_t>(usage.generated_tokens - 1, 0));
+  const double prompt_ms = usage.prefill_seconds * kMsInSecond;
+  const double predicted_ms = usage.decode_seconds * kMsInSecond;
+  OrderedJson timings = {{"cache_n", usage.cached_tokens},
+                         {"prompt_n", usage.prompt_tokens - usage.cached_tokens},
+                         {"prompt_ms", prompt_ms},
+                         {"prompt_per_token_ms", per(prompt_ms, computed)},
+                         {"prompt_per_second", per(computed, usage.prefill_seconds)},
+                         {"predicted_n", usage.generated_tokens},
+                         {"predicted_ms", predicted_ms},
+                         {"predicted_per_token_ms", per(predicted_ms, steps)},
+                         {"predicted_per_second", per(steps, usage.decode_seconds)}};
+  if (usage.drafted_tokens > 0) {
+    timings["draft_n"] = usage.drafted_tokens;
+    timings["draft_n_accepted"] = usage.accepted_tokens;
+  }
+  return timings;
+}
+
+void LiveTimings::start(const Admission& admission) {
+  start_ = Clock::now();
+  usage_.cached_tokens = admission.cached_tokens;
+  usage_.prompt_tokens = admission.cached_tokens;
+}
+
+void LiveTimings::add(const Event& event) {
+  if (!first_token_) {
+    usage_.prompt_tokens = std::max(usage_.prompt_tokens, event.prompt_done);
+    usage_.prefill_seconds = seconds_since(start_);
+  }
+  if (!event.ids.empty() && !first_token_) {
+    first_token_ = Clock::now();
+    usage_.prompt_tokens = prompt_tokens_;
+  }
+  if (first_token_) usage_.decode_seconds = seconds_since(*first_token_);
+  usage_.generated_tokens += static_cast<std::int64_t>(event.ids.size());
+  if (!event.finish) return;
+  // The engine has measured what was only watched from here.
+  if (event.choice == 0) {
+    usage_.prompt_tokens = prompt_tokens_;
+    usage_.cached_tokens = event.usage.cached_tokens;
+    usage_.prefill_seconds = event.usage.prefill_seconds;
+  }
+  usage_.decode_seconds = event.usage.decode_seconds;
+  usage_.drafted_tokens += event.usage.drafted_tokens;
+  usage_.accepted_tokens += event.usage.accepted_tokens;
+}
+
+OrderedJson LiveTimings::progress() const {
+  return {{"total", prompt_tokens_},
+          {"cache", usage_.cached_tokens},
+          {"processed", usage_.prompt_tokens},
+          {"time_ms", usage_.prefill_seconds * kMsInSecond}};
+}
+
+OrderedJson LiveTimings::json() const { return llama_timings(usage_); }
+
+}  // namespace bl::server
