@@ -102,9 +102,7 @@ class Storms(FaultsTestCase):
             time.sleep(0.5)
             for connection in connections:
                 connection.close()
-            deadline = time.monotonic() + PATIENCE
-            while any(slot["is_processing"] for slot in self.ask("GET", "/slots")[1]) and time.monotonic() < deadline:
-                time.sleep(0.1)
+            self.await_idle()
         storm()  # what is allocated once is there now
         time.sleep(1)
         before = resident_mb(self.server.pid)
