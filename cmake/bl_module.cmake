@@ -42,12 +42,12 @@ function(bl_module name)
   target_link_libraries(bl_${name} PUBLIC ${ARG_LIBS})
 endfunction()
 
-# bl_test(name [THREADS] [NUMERIC] SOURCES a_test.cc ... DEPS module ... [LIBS library ...])
+# bl_test(name [THREADS] [OPTIMISED] SOURCES a_test.cc ... DEPS module ... [LIBS library ...])
 # One test program a folder of tests/; each gtest case becomes one ctest case (test_cases.cmake). THREADS: what it tests
 # shares memory between threads; target thread_tests and label `threads` gather these for preset tsan.
-# NUMERIC: it computes so much itself that it must be optimised under sanitizers, too.
+# OPTIMISED: it computes so much itself that it must be optimised.
 function(bl_test name)
-  cmake_parse_arguments(ARG "THREADS;NUMERIC" "" "SOURCES;DEPS;LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "THREADS;OPTIMISED" "" "SOURCES;DEPS;LIBS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   if(BL_SANITIZE)
@@ -57,13 +57,18 @@ function(bl_test name)
   endif()
   # What a test says runs once; its checks expand to so much code that building it is what takes time. Address and
   # undefined-behaviour sanitizers watch the rooms under test: within the tests themselves they would triple that time.
-  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
-  if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
-    # With -O1, GCC 12 takes members of variants for uninitialized.
-    target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-Wno-maybe-uninitialized>)
-  endif()
-  if(BL_SANITIZE MATCHES address AND NOT ARG_NUMERIC)
+  if(ARG_OPTIMISED)
+    target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+    if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+      # With -O1, GCC 12 takes members of variants for uninitialized.
+      target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-Wno-maybe-uninitialized>)
+    endif()
+  elseif(BL_SANITIZE MATCHES address OR NOT BL_SANITIZE)
     target_compile_options(${name} PRIVATE -O0)
+  endif()
+  if(NOT BL_SANITIZE)
+    # Half of the time goes into headers that every file of a program reads.
+    set_target_properties(${name} PROPERTIES UNITY_BUILD_BATCH_SIZE 14)
   endif()
   target_link_libraries(${name} PRIVATE bl_test_support bl_test_main)
   foreach(dep ${ARG_DEPS})

@@ -255,7 +255,7 @@ TEST(ServeProgram, ReadsKeysFromFilesAndListensOnASocket) {
   EXPECT_EQ(ask("second-key"), "200");
   EXPECT_EQ(ask("# of the team"), "401");
   EXPECT_TRUE(fs::is_socket(path));
-  EXPECT_NE(server.log().find("\"key\":\"key-1\""), std::string::npos) << "the access log";
+  EXPECT_TRUE(server.wait_for("\"key\":\"key-1\"")) << "the access log: " << server.log();
   server.signal(SIGTERM);
   EXPECT_EQ(server.wait(15s), 0);
   EXPECT_FALSE(fs::exists(path));

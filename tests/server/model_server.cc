@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -101,6 +102,14 @@ std::string ModelServer::completion_request(const std::string& model,
 
 HttpAnswer ModelServer::complete(const std::string& model) {
   return ask(completion_request(model));
+}
+
+void ModelServer::await_unused() {
+  EXPECT_TRUE(eventually([&] {
+    const auto leases = registry().loaded();
+    return std::all_of(leases.begin(), leases.end(),
+                       [](const auto& lease) { return lease.use_count() == 1; });
+  }));
 }
 
 std::string ModelServer::state_of(const std::string& model) {

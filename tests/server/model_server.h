@@ -36,6 +36,8 @@ class ModelServer : public testing::Test {
   HttpAnswer post(const std::string& path, const std::string& body, const std::string& key = {});
   // A completion of two tokens.
   HttpAnswer complete(const std::string& model);
+  // An answer may be read before its request has let go of the model; waits until all have.
+  void await_unused();
   std::string completion_request(const std::string& model, const std::string& more = {}) const;
   std::string state_of(const std::string& model);
   server::ModelRegistry& registry() { return server_->state().registry(); }

@@ -122,8 +122,9 @@ class Browser:
 
     def downloaded(self):
         """The text of the file that was downloaded last."""
+        # Chromium first makes an empty file of that name, and writes into another one, which takes its place.
         def newest():
-            files = [file for file in self.downloads.iterdir() if file.suffix == ".json"]
+            files = [file for file in self.downloads.iterdir() if file.suffix == ".json" and file.stat().st_size > 0]
             return max(files, key=lambda file: file.stat().st_mtime_ns, default=None)
         file = self.wait(newest, "nothing was downloaded")
         text = file.read_text()

@@ -44,6 +44,7 @@ class PageTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.server = Server(cls.binary, *(argument.replace("MODELS", str(cls.models)) for argument in cls.arguments))
+        cls.browser.requested()  # what the pages of the tests before asked for last
         cls.browser.open(cls.server.address)
 
     @classmethod
