@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/utf8.h"
 #include "toolcall/call_reader.h"
+#include "toolcall/json_scanner.h"
 
 namespace bl {
 namespace {
@@ -31,7 +32,7 @@ class AnswerParser::Machine final : public CallSink {
 
   void begin_call(std::string_view name, std::string_view id) override;
   void add_arguments(std::string_view json) override;
-  void end_call(bool complete) override;
+  void end_call() override;
   void settle() override { begin_ = at_ + 1; }
   void settle_first(std::size_t bytes) override {
     begin_ += bytes;
@@ -96,6 +97,7 @@ class AnswerParser::Machine final : public CallSink {
   std::unique_ptr<CallReader> reader_;
   bool began_ = false;  // the candidate that reads has begun a call
   int calls_ = 0;
+  WholeJson arguments_;   // those of the last call
   std::string space_;     // white space that is passed on if text follows it
   bool at_start_ = true;  // nothing but white space and reasoning has come
   bool had_reasoning_ = false;
@@ -280,7 +282,7 @@ void AnswerParser::Machine::take(Candidate& winner, CallReader::Status status) {
       break;
     case Action::kDrop:
       if (mode_ == Mode::kRaw) {
-        end_call(false);
+        end_call();
         mode_ = Mode::kAfterCall;
       } else if (mode_ == Mode::kReasoning && !options_.separate_reasoning) {
         emit(AnswerEvent::Kind::kContent, matched());
@@ -385,7 +387,9 @@ void AnswerParser::Machine::add_reasoning(std::string_view text) {
 
 void AnswerParser::Machine::emit(AnswerEvent::Kind kind, std::string_view text) {
   if (text.empty()) return;
-  const int call = kind == AnswerEvent::Kind::kArguments ? calls_ - 1 : 0;
+  const bool is_arguments = kind == AnswerEvent::Kind::kArguments;
+  if (is_arguments) arguments_.push(text);
+  const int call = is_arguments ? calls_ - 1 : 0;
   if (events_.empty() || events_.back().kind != kind || events_.back().call != call) {
     events_.push_back({.kind = kind, .call = call});
   }
@@ -393,8 +397,12 @@ void AnswerParser::Machine::emit(AnswerEvent::Kind kind, std::string_view text) 
 }
 
 void AnswerParser::Machine::begin_call(std::string_view name, std::string_view id) {
-  if (mode_ == Mode::kRaw) end_call(false);
+  if (mode_ == Mode::kRaw) {
+    end_call();
+    mode_ = Mode::kAfterCall;
+  }
   began_ = true;
+  arguments_ = {};
   at_start_ = false;
   unseen_ = 0;
   if (!wrote_content_) space_.clear();
@@ -409,9 +417,10 @@ void AnswerParser::Machine::add_arguments(std::string_view json) {
   emit(AnswerEvent::Kind::kArguments, json);
 }
 
-void AnswerParser::Machine::end_call(bool complete) {
+// A client can use arguments that are whole, though the marks around them may be damaged.
+void AnswerParser::Machine::end_call() {
   events_.push_back(
-      {.kind = AnswerEvent::Kind::kCallEnd, .call = calls_ - 1, .complete = complete});
+      {.kind = AnswerEvent::Kind::kCallEnd, .call = calls_ - 1, .complete = arguments_.is_whole()});
 }
 
 // At the end of the text: whether what is held may stand as it is.
@@ -428,7 +437,7 @@ bool AnswerParser::Machine::finish_candidates() {
     if (name.name.empty() || !tools_.needs_nothing(name.name)) continue;
     begin_call(name.name, name.id);
     add_arguments("{}");
-    end_call(true);
+    end_call();
     return true;
   }
   return only_closing;
@@ -436,7 +445,7 @@ bool AnswerParser::Machine::finish_candidates() {
 
 void AnswerParser::Machine::finish_text() {
   candidates_.clear();
-  if (mode_ == Mode::kRaw) end_call(false);
+  if (mode_ == Mode::kRaw) end_call();
   if (mode_ == Mode::kContent && !drop_space_) emit(AnswerEvent::Kind::kContent, space_);
   space_.clear();
 }

@@ -25,7 +25,7 @@ class ArgumentsReader final : public CallReader {
 
   bool finish(CallSink& sink) override {
     if (!begun_) return false;
-    sink.end_call(false);
+    sink.end_call();
     sink.settle();
     return true;
   }
@@ -38,7 +38,7 @@ class ArgumentsReader final : public CallReader {
     sink.settle();
     if (status == ArgumentsValue::Status::kMore) return Status::kMore;
     if (status == ArgumentsValue::Status::kBroken) return Status::kBroken;
-    sink.end_call(true);
+    sink.end_call();
     return Status::kEnd;
   }
 
@@ -54,7 +54,7 @@ class ArgumentsReader final : public CallReader {
       if (status != PatternMatch::Status::kMatched) continue;
       sink.begin_call(name_.name, name_.id);
       sink.add_arguments("{}");
-      sink.end_call(true);
+      sink.end_call();
       sink.settle();
       return Status::kEnd;
     }

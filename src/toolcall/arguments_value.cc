@@ -17,6 +17,8 @@ ArgumentsValue::Status ArgumentsValue::push(char byte, std::string& out) {
   const std::size_t before = out.size();
   const JsonStringReader::Status status = string_.push(byte, out);
   if (status == JsonStringReader::Status::kError) {
+    // As it came: the quote would otherwise be missing, and the rest might pass for an object.
+    if (empty_) out.insert(before, 1, '"');
     out.push_back(byte);
     return Status::kBroken;
   }

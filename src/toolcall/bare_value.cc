@@ -61,14 +61,9 @@ std::optional<std::string> python_json(std::string_view text) {
 }  // namespace
 
 bool is_whole_json(std::string_view text) {
-  text = trimmed_value(text);
-  JsonScanner scanner;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const JsonScanner::Status status = scanner.push(text[i]);
-    if (status == JsonScanner::Status::kDone) return i + 1 == text.size();
-    if (status != JsonScanner::Status::kMore) return false;
-  }
-  return scanner.complete_at_end();
+  WholeJson json;
+  json.push(text);
+  return json.is_whole();
 }
 
 std::string bare_value_json(std::string_view text, TypeSet types) {

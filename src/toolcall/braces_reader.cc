@@ -20,18 +20,17 @@ class BracesReader final : public CallReader {
     }
     std::string json;
     const LiteralReader::Status status = value_.push(byte, json);
-    if (status == LiteralReader::Status::kError) json.push_back(byte);
     sink.add_arguments(json);
     sink.settle();
     if (status == LiteralReader::Status::kMore) return Status::kMore;
     if (status == LiteralReader::Status::kError) return Status::kBroken;
-    sink.end_call(true);
+    sink.end_call();
     return Status::kEnd;
   }
 
   bool finish(CallSink& sink) override {
     if (begun_) {
-      sink.end_call(false);
+      sink.end_call();
       sink.settle();
     }
     return begun_;

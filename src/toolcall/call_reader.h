@@ -16,7 +16,8 @@ class CallSink {
  public:
   virtual void begin_call(std::string_view name, std::string_view id) = 0;
   virtual void add_arguments(std::string_view json) = 0;
-  virtual void end_call(bool complete) = 0;
+  // The call is complete where its arguments are whole JSON.
+  virtual void end_call() = 0;
   // Everything up to and with the current byte is dealt with and is never read again.
   virtual void settle() = 0;
   // Only the first `bytes` of what is not settled are dealt with; reading goes on behind them.

@@ -199,7 +199,7 @@ class ElementsReader final : public CallReader {
       sink.add_arguments("{");
     }
     if (complete) sink.add_arguments("}");
-    sink.end_call(complete);
+    sink.end_call();
   }
 
   const AnswerFormat& format_;

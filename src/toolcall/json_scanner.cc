@@ -159,4 +159,21 @@ bool JsonScanner::complete_at_end() const {
                            state_ == State::kFraction || state_ == State::kExponentDigits);
 }
 
+void WholeJson::push(std::string_view text) {
+  for (const char byte : text) push(byte);
+}
+
+void WholeJson::push(char byte) {
+  if (broken_) return;
+  if (!done_) {
+    const JsonScanner::Status status = scanner_.push(byte);
+    broken_ = status == JsonScanner::Status::kError;
+    done_ = status == JsonScanner::Status::kDone || status == JsonScanner::Status::kDoneBefore;
+    if (status != JsonScanner::Status::kDoneBefore) return;
+  }
+  constexpr std::string_view kSpace = " \t\r\n";
+  broken_ = kSpace.find(byte) == kSpace.npos;
+  done_ = !broken_;
+}
+
 }  // namespace bl

@@ -65,4 +65,18 @@ class JsonScanner {
   std::string open_;        // the open brackets
 };
 
+// Whether text that comes in pieces is one JSON value, with white space around it or without.
+class WholeJson {
+ public:
+  void push(std::string_view text);
+  bool is_whole() const { return done_ || (!broken_ && scanner_.complete_at_end()); }
+
+ private:
+  void push(char byte);
+
+  JsonScanner scanner_;
+  bool done_ = false;    // the value has ended
+  bool broken_ = false;  // no further text can make it whole
+};
+
 }  // namespace bl

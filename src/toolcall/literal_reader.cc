@@ -12,16 +12,6 @@ bool is_literal_space(char byte) {
   return byte == ' ' || byte == '\n' || byte == '\t' || byte == '\r';
 }
 
-bool is_json_value(std::string_view text) {
-  JsonScanner scanner;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const JsonScanner::Status status = scanner.push(text[i]);
-    if (status == JsonScanner::Status::kDone) return i + 1 == text.size();
-    if (status != JsonScanner::Status::kMore) return false;
-  }
-  return scanner.complete_at_end();
-}
-
 // The escapes of one letter that Python knows, and their bytes.
 constexpr std::string_view kEscapeNames = "\\'\"abfnrtv";
 constexpr std::string_view kEscapeBytes = "\\'\"\a\b\f\n\r\t\v";
@@ -29,6 +19,31 @@ constexpr std::string_view kEscapeBytes = "\\'\"\a\b\f\n\r\t\v";
 }  // namespace
 
 LiteralReader::Status LiteralReader::push(char byte, std::string& out) {
+  const Status status = step(byte, out);
+  if (status == Status::kError) {
+    out += held();
+    out.push_back(byte);
+  }
+  return status;
+}
+
+// The text that was read and is not written yet.
+std::string LiteralReader::held() const {
+  std::string text = comma_ ? "," : "";
+  switch (state_) {
+    case State::kWord:
+    case State::kBareKey:
+      return text + word_;
+    case State::kDelimiter:
+      return text + delimiter_.substr(0, matched_);
+    case State::kString:
+      return word_.empty() ? text : text + '\\' + word_;
+    default:
+      return text;
+  }
+}
+
+LiteralReader::Status LiteralReader::step(char byte, std::string& out) {
   switch (state_) {
     case State::kString:
       return push_string(byte, out);
@@ -91,6 +106,7 @@ LiteralReader::Status LiteralReader::begin_string(char byte, std::string& out) {
   separate(out);
   out.push_back('"');
   quote_ = byte;
+  word_.clear();
   matched_ = 0;
   escape_digits_ = 0;
   state_ = State::kString;
@@ -119,10 +135,12 @@ LiteralReader::Status LiteralReader::push_escape(char byte, std::string& out) {
     word_.push_back(byte);
     if (--escape_digits_ > 0) return Status::kMore;
     std::uint32_t value = 0;
-    const auto [end, error] = std::from_chars(word_.data(), word_.data() + word_.size(), value, 16);
-    if (error != std::errc() || end != word_.data() + word_.size() || value > 0x10ffff) {
+    const char* const last = word_.data() + word_.size();
+    const auto [end, error] = std::from_chars(word_.data() + 1, last, value, 16);
+    if (error != std::errc() || end != last || value > 0x10ffff) {
       return Status::kError;
     }
+    word_.clear();
     std::string character;
     const bool surrogate = value >= 0xd800 && value < 0xe000;
     append_utf8(surrogate ? 0xfffd : static_cast<char32_t>(value), character);
@@ -130,8 +148,10 @@ LiteralReader::Status LiteralReader::push_escape(char byte, std::string& out) {
     return Status::kMore;
   }
   escape_digits_ = byte == 'x' ? 2 : byte == 'u' ? 4 : byte == 'U' ? 8 : 0;
-  word_.clear();
-  if (escape_digits_ > 0) return Status::kMore;
+  if (escape_digits_ > 0) {
+    word_.assign(1, byte);
+    return Status::kMore;
+  }
   if (byte == '\n') return Status::kMore;  // an escaped line end is no character
   const std::size_t at = kEscapeNames.find(byte);
   if (at != kEscapeNames.npos) {
@@ -184,7 +204,7 @@ LiteralReader::Status LiteralReader::push_word(char byte, std::string& out) {
   } else if (end_value() == Status::kDone) {
     return Status::kDoneBefore;
   }
-  return push(byte, out);
+  return step(byte, out);
 }
 
 LiteralReader::Status LiteralReader::push_bare_key(char byte, std::string& out) {
@@ -239,7 +259,9 @@ bool LiteralReader::write_word(std::string& out) {
   if (text == "True") text = "true";
   if (text == "False") text = "false";
   if (text == "None") text = "null";
-  const bool valid = is_json_value(text);
+  WholeJson json;
+  json.push(text);
+  const bool valid = json.is_whole();
   if (!valid && dialect_ == Dialect::kPython) return false;
   separate(out);
   if (valid && !key_) {

@@ -22,6 +22,7 @@ class LiteralReader {
       : dialect_(dialect), delimiter_(delimiter) {}
 
   // Appends to `out` what is certain after this byte. kDoneBefore: the value ended before the byte.
+  // kError: `out` has all that was read, the byte included, what is no literal as it came.
   Status push(char byte, std::string& out);
   // Ends a word at the end of the text; returns whether that completes the value.
   bool finish(std::string& out);
@@ -39,6 +40,8 @@ class LiteralReader {
     kBareKey,
   };
 
+  Status step(char byte, std::string& out);
+  std::string held() const;
   Status begin(char byte, std::string& out);
   Status begin_string(char byte, std::string& out);
   Status push_string(char byte, std::string& out);
@@ -63,7 +66,7 @@ class LiteralReader {
   bool key_ = false;         // the string or word being read is a key
   char quote_ = 0;           // which quote ends the string
   std::size_t matched_ = 0;  // bytes of the delimiter that have come
-  std::string word_;         // the word, or the escape, being read
+  std::string word_;         // the word being read, or an escape behind its backslash
   int escape_digits_ = 0;    // digits of \x, \u or \U that are still to come; -1: after a backslash
 };
 

@@ -39,7 +39,7 @@ class ObjectReader final : public CallReader {
 
   bool finish(CallSink& sink) override {
     if (begun_ && !call_ended_) {
-      sink.end_call(false);
+      sink.end_call();
       sink.settle();
       return true;
     }
@@ -282,7 +282,7 @@ CallReader::Status ObjectReader::push_arguments(char byte, CallSink& sink) {
   if (status == ArgumentsValue::Status::kMore) return Status::kMore;
   state_ = State::kNext;
   if (begun_) {
-    sink.end_call(true);
+    sink.end_call();
     call_ended_ = true;
   }
   return Status::kMore;
@@ -313,7 +313,7 @@ void ObjectReader::begin_call(CallSink& sink) {
 void ObjectReader::whole_call(std::string_view arguments, CallSink& sink) {
   begin_call(sink);
   sink.add_arguments(arguments);
-  sink.end_call(true);
+  sink.end_call();
   call_ended_ = true;
 }
 

@@ -43,7 +43,7 @@ class ParametersReader final : public CallReader {
       std::string json;
       value_->finish(json);
       sink.add_arguments(json);
-      sink.end_call(false);
+      sink.end_call();
       sink.settle();
       return true;
     }
@@ -156,7 +156,7 @@ class ParametersReader final : public CallReader {
       sink.add_arguments("{");
     }
     if (complete) sink.add_arguments("}");
-    sink.end_call(complete);
+    sink.end_call();
   }
 
   const AnswerFormat& format_;

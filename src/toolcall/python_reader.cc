@@ -52,7 +52,7 @@ class PythonReader final : public CallReader {
   bool finish(CallSink& sink) override {
     if (state_ == State::kAfter) return true;
     if (!begun_) return false;
-    sink.end_call(false);
+    sink.end_call();
     sink.settle();
     return true;
   }
@@ -110,7 +110,6 @@ class PythonReader final : public CallReader {
   Status push_value(char byte, CallSink& sink) {
     std::string json;
     const LiteralReader::Status status = value_.push(byte, json);
-    if (status == LiteralReader::Status::kError) json.push_back(byte);
     sink.add_arguments(json);
     if (status == LiteralReader::Status::kDoneBefore) {
       state_ = State::kNext;
@@ -151,7 +150,7 @@ class PythonReader final : public CallReader {
   Status end_call(CallSink& sink) {
     begin(sink);
     sink.add_arguments(arguments_begun_ ? "}" : "{}");
-    sink.end_call(true);
+    sink.end_call();
     sink.settle();
     state_ = State::kAfter;
     return Status::kMore;
