@@ -11,19 +11,36 @@ Products::Products(Backend& backend) : backend_(backend) { BL_CHECK(backend.read
 void Products::add(const TensorView& out, const TensorView& a, const TensorView& b,
                    float multiplier) {
   BL_CHECK(a.columns() == b.columns() && out.rows() == a.rows() && out.columns() == b.rows());
-  const std::size_t bytes = backend_.scratch_bytes(
-      {.tokens = a.rows(), .max_in = a.columns(), .max_slots = a.columns(), .max_out = b.rows()});
-  if (scratch_.capacity() < bytes) scratch_ = Arena(backend_.allocate(bytes));
   DenseMatrix dense;
   dense.weight.view = b;
   const std::unique_ptr<PackedMatrix> weight = backend_.pack(dense, {});
-  ArenaScope scope(scratch_);
+  ArenaScope scope(scratch_for(a, b.rows()));
   ExecContext ctx = backend_.context(scratch_);
   const MatmulOutput output{weight.get(), out, {}};
   ctx.ops->matmul(ctx, {.x = a,
                         .outputs = {&output, 1},
                         .epilogue = {.multiplier = multiplier, .accumulate = true}});
   backend_.synchronize();
+}
+
+void Products::apply(const MatmulOutput& output, const TensorView& x) {
+  ArenaScope scope(scratch_for(x, output.weight->out()));
+  ExecContext ctx = backend_.context(scratch_);
+  ctx.ops->matmul(ctx, {.x = x, .outputs = {&output, 1}});
+  backend_.synchronize();
+}
+
+void Products::activate(const ActivateArgs& args) {
+  ExecContext ctx = backend_.context(scratch_);
+  ctx.ops->activate(ctx, args);
+  backend_.synchronize();
+}
+
+Arena& Products::scratch_for(const TensorView& x, std::int64_t out) {
+  const std::size_t bytes = backend_.scratch_bytes(
+      {.tokens = x.rows(), .max_in = x.columns(), .max_slots = x.columns(), .max_out = out});
+  if (scratch_.capacity() < bytes) scratch_ = Arena(backend_.allocate(bytes));
+  return scratch_;
 }
 
 Tensor zero_matrix(std::int64_t rows, std::int64_t columns) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "convert/expert_pass.h"
 #include "convert/substitute.h"
 
 namespace bl {
@@ -88,13 +89,14 @@ class BlockQuantizer {
       advance(i, paths_.original[i], original_inputs_[i], -1, {});
       advance(i, paths_.quantized[i], quantized_inputs_[i], -1, {});
     }
-    for (int call = 0; !original_inputs_.front().empty(); ++call) {
-      const InputStatistics inputs = compare_paths(call);
-      const OrderedHessian hessian =
-          order_hessian(products_, inputs.hessian.view(), inputs.tokens, options_.damping);
-      for (std::size_t i = 0; i < readers_.size(); ++i) {
-        results.push_back(
-            quantize(*readers_[i], hessian, inputs.cross[i], groups.at(readers_[i]->key)));
+    for (int call = 0; !original_inputs_.front().x.empty(); ++call) {
+      if (original_inputs_.front().routed) {
+        quantize_experts(groups, results);
+        for (std::size_t i = 0; i < paths_.chunks.size(); ++i) {
+          advance(i, paths_.original[i], original_inputs_[i], call, {});
+        }
+      } else {
+        quantize_readers(compare_paths(call), groups, results);
       }
       for (std::size_t i = 0; i < paths_.chunks.size(); ++i) {
         advance(i, paths_.quantized[i], quantized_inputs_[i], call, {});
@@ -108,14 +110,17 @@ class BlockQuantizer {
 
   // Runs one chunk from `call` with its input (−1: from the beginning) up to the next call, whose
   // input replaces the old one. The input becomes empty where the block ends.
-  void advance(std::size_t chunk, const Tensor& x, Tensor& input, int call, const After& after) {
-    Tensor next;
+  void advance(std::size_t chunk, const Tensor& x, CallInput& input, int call, const After& after) {
+    CallInput next;
     CallPlan plan;
     plan.resume = call;
-    plan.input = input.view();
+    plan.input = &input;
     plan.stop = call + 1;
     plan.before = [&](int at, const MatmulArgs& args) {
-      if (at == call + 1) next = copy_of(args.x);
+      if (at == call + 1) next = CallInput(args);
+    };
+    plan.before_experts = [&](int at, const ExpertsArgs& args) {
+      if (at == call + 1) next = CallInput(args);
     };
     plan.after = after;
     if (&x == &paths_.quantized[chunk]) plan.substitutes = substitutes_.map();
@@ -131,21 +136,46 @@ class BlockQuantizer {
       readers_.clear();
       advance(i, paths_.original[i], original_inputs_[i], call, [&](int, const MatmulArgs& args) {
         for (const MatmulOutput& output : args.outputs) {
-          readers_.push_back(&block_.linear_of(output.weight));
+          const LinearSite* linear = block_.linear_of(output.weight);
+          if (linear == nullptr) continue;
+          readers_.push_back(linear);
           const bool streams = output.out.data == paths_.original[i].view().data;
           BL_CHECK(streams == args.epilogue.accumulate);
           wanted.push_back(
               wanted_output(args, output, streams ? &paths_.quantized[i].view() : nullptr));
         }
       });
-      inputs.add(products_, quantized_inputs_[i].view(), wanted);
+      if (!wanted.empty()) inputs.add(products_, quantized_inputs_[i].x.view(), wanted);
     }
     return inputs;
   }
 
+  // The linears that read one input.
+  void quantize_readers(const InputStatistics& inputs,
+                        const std::map<std::string, GroupList>& groups,
+                        std::vector<QuantizedLinear>& results) {
+    if (readers_.empty()) return;
+    const OrderedHessian hessian =
+        order_hessian(products_, inputs.hessian.view(), inputs.tokens, options_.damping);
+    for (std::size_t i = 0; i < readers_.size(); ++i) {
+      results.push_back(
+          quantize(*readers_[i], hessian, &inputs.cross[i], groups.at(readers_[i]->key)));
+    }
+  }
+
+  // Experts have no wanted outputs of the original path: there, other tokens may have chosen them.
+  void quantize_experts(const std::map<std::string, GroupList>& groups,
+                        std::vector<QuantizedLinear>& results) {
+    for_each_expert({block_, products_, quantized_inputs_, options_.damping},
+                    [&](const LinearSite& linear, const OrderedHessian& hessian) {
+                      results.push_back(quantize(linear, hessian, nullptr, groups.at(linear.key)));
+                      return substitutes_.map()->at(linear.packed);
+                    });
+  }
+
   QuantizedLinear quantize(const LinearSite& linear, const OrderedHessian& hessian,
-                           const Tensor& cross, const GroupList& groups) {
-    const Wanted wanted = wanted_weights(products_, linear, hessian, &cross, options_.correction);
+                           const Tensor* cross, const GroupList& groups) {
+    const Wanted wanted = wanted_weights(products_, linear, hessian, cross, options_.correction);
     Rounding::Result rounded =
         Rounding(products_, hessian, wanted.weights.view()).run(groups, options_.sweeps);
     substitutes_.add(linear, decoded_rows(rounded.matrix));
@@ -157,8 +187,8 @@ class BlockQuantizer {
   TwoPaths& paths_;
   const QuantizeOptions& options_;
   Substitutes substitutes_;
-  std::vector<Tensor> original_inputs_, quantized_inputs_;  // of the next call, per chunk
-  std::vector<const LinearSite*> readers_;                  // of the call that was compared last
+  std::vector<CallInput> original_inputs_, quantized_inputs_;  // of the next call, per chunk
+  std::vector<const LinearSite*> readers_;                     // of the call that was compared last
 };
 
 }  // namespace
