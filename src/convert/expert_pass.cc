@@ -101,7 +101,7 @@ class ExpertPass {
       }
     }
     const Tensor sum = zero_matrix(x.columns(), x.columns());
-    args_.products.add(sum.view(), columns.view(), columns.view());
+    args_.products.add_upper_gram(sum.view(), columns.view());
     return order_hessian(args_.products, sum.view(), tokens_, args_.damping);
   }
 

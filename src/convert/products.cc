@@ -23,6 +23,17 @@ void Products::add(const TensorView& out, const TensorView& a, const TensorView&
   backend_.synchronize();
 }
 
+// The upper half of the rows in one product, the lower half again so.
+void Products::add_upper_gram(const TensorView& out, const TensorView& a) {
+  constexpr std::int64_t kWhole = 192;  // rows; below, halving saves less than it costs
+  const std::int64_t n = a.rows();
+  const std::int64_t upper = n <= kWhole ? n : (n / 2 + 31) / 32 * 32;
+  add(slice_rows(out, 0, upper), slice_rows(a, 0, upper), a);
+  if (upper == n) return;
+  add_upper_gram(slice_columns(slice_rows(out, upper, n - upper), upper, n - upper),
+                 slice_rows(a, upper, n - upper));
+}
+
 void Products::apply(const MatmulOutput& output, const TensorView& x) {
   ArenaScope scope(scratch_for(x, output.weight->out()));
   ExecContext ctx = backend_.context(scratch_);

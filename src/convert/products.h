@@ -18,6 +18,9 @@ class Products {
   void add(const TensorView& out, const TensorView& a, const TensorView& b,
            float multiplier = 1.0f);
 
+  // The upper triangle of out [n, n] += a [n, k] · aᵀ; of the lower one, nothing that is known. `a`
+  // is contiguous.
+  void add_upper_gram(const TensorView& out, const TensorView& a);
   // output.out [rows, out] = x [rows, in] · output.weight + output.bias.
   void apply(const MatmulOutput& output, const TensorView& x);
   // As the op of that name.

@@ -132,34 +132,47 @@ class BlockQuantizer {
   InputStatistics compare_paths(int call) {
     InputStatistics inputs;
     for (std::size_t i = 0; i < paths_.chunks.size(); ++i) {
-      std::vector<Tensor> wanted;
+      Tensor original, wanted;
       readers_.clear();
       advance(i, paths_.original[i], original_inputs_[i], call, [&](int, const MatmulArgs& args) {
         for (const MatmulOutput& output : args.outputs) {
           const LinearSite* linear = block_.linear_of(output.weight);
-          if (linear == nullptr) continue;
-          readers_.push_back(linear);
-          const bool streams = output.out.data == paths_.original[i].view().data;
-          BL_CHECK(streams == args.epilogue.accumulate);
-          wanted.push_back(
-              wanted_output(args, output, streams ? &paths_.quantized[i].view() : nullptr));
+          if (linear != nullptr) readers_.push_back(linear);
+        }
+        if (readers_.empty()) return;
+        const bool streams = args.outputs[0].out.data == paths_.original[i].view().data;
+        BL_CHECK(streams == args.epilogue.accumulate);
+        if (streams || (readers_.size() == 1 && readers_[0]->out() < readers_[0]->in())) {
+          BL_CHECK(readers_.size() == 1);
+          wanted =
+              wanted_output(args, args.outputs[0], streams ? &paths_.quantized[i].view() : nullptr);
+        } else {
+          original = copy_of(args.x);
         }
       });
-      if (!wanted.empty()) inputs.add(products_, quantized_inputs_[i].x.view(), wanted);
+      if (readers_.empty()) continue;
+      inputs.add(products_, quantized_inputs_[i].x.view(), original.view(), wanted.view());
     }
     return inputs;
   }
 
+  // Σ xᵀy of a linear with its wanted output y.
+  Tensor cross_of(InputStatistics& inputs, const LinearSite& linear) {
+    if (!inputs.cross.empty()) return std::move(inputs.cross);
+    Tensor cross = zero_matrix(linear.in(), linear.out());
+    products_.add(cross.view(), inputs.mixed.view(), linear.weight);
+    return cross;
+  }
+
   // The linears that read one input.
-  void quantize_readers(const InputStatistics& inputs,
-                        const std::map<std::string, GroupList>& groups,
+  void quantize_readers(InputStatistics inputs, const std::map<std::string, GroupList>& groups,
                         std::vector<QuantizedLinear>& results) {
     if (readers_.empty()) return;
     const OrderedHessian hessian =
         order_hessian(products_, inputs.hessian.view(), inputs.tokens, options_.damping);
-    for (std::size_t i = 0; i < readers_.size(); ++i) {
-      results.push_back(
-          quantize(*readers_[i], hessian, &inputs.cross[i], groups.at(readers_[i]->key)));
+    for (const LinearSite* linear : readers_) {
+      const Tensor cross = cross_of(inputs, *linear);
+      results.push_back(quantize(*linear, hessian, &cross, groups.at(linear->key)));
     }
   }
 
