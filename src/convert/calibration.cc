@@ -116,6 +116,7 @@ Calibration read_calibration(const CalibrationArgs& args) {
     }
     result.sources.push_back(
         fmt::format("{}: {} rows of {} tokens", path.filename().string(), counts[i], args.length));
+    result.dataset += (i == 0 ? "" : ", ") + path.filename().string();
   }
   // Interleaved, so that the first rows, which measuring takes, are of all sources.
   std::shuffle(result.rows.begin(), result.rows.end(), random);

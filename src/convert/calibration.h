@@ -8,11 +8,16 @@
 
 namespace bl {
 
+// The dataset of rows that the model itself has written.
+constexpr const char* kGeneratedDataset = "generated";
+
 // The token ids that statistics are taken from.
 struct Calibration {
   std::vector<std::vector<std::int32_t>> rows;
   // One line per source for the report: its name and how many rows it gave.
   std::vector<std::string> sources;
+  // What quantization_config calls them: kGeneratedDataset, or the names of the files.
+  std::string dataset = {};
   std::int64_t tokens() const;
 };
 
