@@ -37,6 +37,13 @@ std::optional<std::string> render_messages(const ModelText& text) {
 
 }  // namespace
 
+std::string render_conversation(const ModelText& text, const OrderedJson& messages) {
+  OrderedJson variables;
+  variables["messages"] = messages;
+  variables["add_generation_prompt"] = false;
+  return text.render_chat(variables, kCalibrationTime);
+}
+
 std::optional<ChatFrame> chat_frame(const ModelText& text) {
   if (!text.has_chat_template()) return std::nullopt;
   const std::optional<std::string> rendered = render_messages(text);

@@ -1,8 +1,10 @@
 #pragma once
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
+#include "base/json_fwd.h"
 #include "engine/model_text.h"
 
 namespace bl {
@@ -10,6 +12,9 @@ namespace bl {
 // The time that chat templates see when they render for a calibration (1 January 2026): a template
 // that shows the date would otherwise make other rows tomorrow.
 constexpr std::int64_t kCalibrationTime = 1767225600;
+
+// The text of a whole conversation of [{"role", "content"}, …]. Throws as ModelText::render_chat().
+std::string render_conversation(const ModelText& text, const OrderedJson& messages);
 
 // What a model's chat template writes around the messages of a conversation, as tokens. None of the
 // three is empty.

@@ -12,6 +12,7 @@
 #include "base/pending_folder.h"
 #include "base/progress.h"
 #include "base/terminal.h"
+#include "chat_frame.h"
 #include "command.h"
 #include "companion_files.h"
 #include "convert/converter.h"
@@ -82,7 +83,8 @@ Calibration calibrate(const ConvertOptions& options, const OpenedModel& model) {
                                   .work = options.work,
                                   .restart = options.no_resume});
   }
-  const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(model);
+  const std::shared_ptr<const Tokenizer> tokenizer = load_tokenizer(model);
+  const ModelText text(tokenizer, options.in);
   CalibrationArgs args{.tokenizer = *tokenizer,
                        .files = {},
                        .rows = options.rows,
@@ -90,6 +92,9 @@ Calibration calibrate(const ConvertOptions& options, const OpenedModel& model) {
                        .seed = options.seed};
   for (const std::string& file : options.calibration) {
     args.files.push_back(parse_calibration_file(file));
+  }
+  if (text.has_chat_template()) {
+    args.render = [&](const OrderedJson& messages) { return render_conversation(text, messages); };
   }
   return read_calibration(args);
 }
