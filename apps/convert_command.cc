@@ -12,6 +12,7 @@
 #include "base/pending_folder.h"
 #include "base/progress.h"
 #include "base/terminal.h"
+#include "chat_frame.h"
 #include "command.h"
 #include "companion_files.h"
 #include "convert/converter.h"
@@ -19,6 +20,7 @@
 #include "engine/open_model.h"
 #include "format/safetensors_folder.h"
 #include "results.h"
+#include "self_calibration.h"
 #include "usage_error.h"
 
 namespace bl {
@@ -60,9 +62,6 @@ void check_options(const ConvertOptions& options) {
   if (options.in.empty()) fail_usage("-i DIR is missing: the model folder to convert");
   if (options.work.empty()) fail_usage("-o DIR is missing: the working folder of the job");
   if (options.out.empty()) fail_usage("-cf OUT is missing: the folder of the converted model");
-  if (options.calibration.empty()) {
-    fail_usage("-c FILE is missing: text to calibrate with (plain text or JSON lines)");
-  }
   if (!(options.bits >= 2.0 && options.bits <= 8.0)) {
     fail_usage("-b: {} is not in 2 … 8", options.bits);
   }
@@ -73,7 +72,19 @@ void check_options(const ConvertOptions& options) {
 }
 
 Calibration calibrate(const ConvertOptions& options, const OpenedModel& model) {
-  const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(model);
+  if (options.calibration.empty()) {
+    return calibrate_from_itself({.model = model,
+                                  .source = identity_of(model),
+                                  .archs = options.archs,
+                                  .threads = options.threads,
+                                  .rows = options.rows,
+                                  .length = options.length,
+                                  .seed = options.seed,
+                                  .work = options.work,
+                                  .restart = options.no_resume});
+  }
+  const std::shared_ptr<const Tokenizer> tokenizer = load_tokenizer(model);
+  const ModelText text(tokenizer, options.in);
   CalibrationArgs args{.tokenizer = *tokenizer,
                        .files = {},
                        .rows = options.rows,
@@ -81,6 +92,9 @@ Calibration calibrate(const ConvertOptions& options, const OpenedModel& model) {
                        .seed = options.seed};
   for (const std::string& file : options.calibration) {
     args.files.push_back(parse_calibration_file(file));
+  }
+  if (text.has_chat_template()) {
+    args.render = [&](const OrderedJson& messages) { return render_conversation(text, messages); };
   }
   return read_calibration(args);
 }
@@ -185,12 +199,14 @@ std::vector<std::string> with_long_names(std::span<const std::string> words) {
 Command convert_command() {
   Command command = make_command<ConvertOptions>(
       {"convert",
-       "-i DIR -o WORK -cf OUT -c TEXT [-b BITS]",
+       "-i DIR -o WORK -cf OUT [-b BITS] [-c TEXT]",
        "Convert a plain model to EXL2 at any average number of bits",
-       {{"Convert to 4 bits per weight, calibrated with a text",
-         "bitloom convert -i DIR -o WORK -cf DIR-exl2 -b 4.0 -c text.txt"},
+       {{"Convert to 4 bits per weight, calibrated with what the model itself writes",
+         "bitloom convert -i DIR -o WORK -cf DIR-exl2 -b 4.0"},
+        {"Calibrate with texts: three rows of chats for each row of other text",
+         "bitloom convert -i DIR -o WORK -cf DIR-exl2 -b 4.0 -c chats.jsonl:3 -c text.txt"},
         {"Go on after an interruption: the same command again",
-         "bitloom convert -i DIR -o WORK -cf DIR-exl2 -b 4.0 -c text.txt"}}},
+         "bitloom convert -i DIR -o WORK -cf DIR-exl2 -b 4.0"}}},
       convert);
   command.execute = [execute = command.execute](std::span<const std::string> words) {
     execute(with_long_names(words));

@@ -46,11 +46,13 @@ struct ConvertOptions {
     v(sweeps, {"--sweeps", "N", "passes that improve codes and scales after rounding"});
     v(correction, {"--correction", "X", "how much of earlier errors is corrected, 0 to 1"});
     v.group("Calibration");
-    v(calibration, {"-c,--cal_dataset", "FILE[:WEIGHT]", "plain text or .jsonl; may be repeated"});
+    v(calibration,
+      {"-c,--cal_dataset", "FILE[:WEIGHT]", "plain text, .jsonl or .parquet; may be repeated",
+       "the model writes rows itself"});
     v(rows, {"-r,--dataset_rows", "N", "rows of calibration"});
     v(measure_rows, {"--measurement_rows", "N", "how many of them measuring takes; also -mr"});
     v(length, {"-l,--length", "N", "tokens per row"});
-    v(seed, {"--seed", "N", "chooses the rows"});
+    v(seed, {"--seed", "N", "chooses the rows, or what the model writes"});
     v.group("Machine");
     v(threads, {"--threads", "N", "CPU threads", "physical cores"});
     v(archs, {"--archs", "DIR", "folder of architecture files to use instead", "built in"});

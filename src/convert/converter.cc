@@ -130,20 +130,20 @@ ConvertReport Converter::write(const std::filesystem::path& folder, std::uint64_
     }
   }
   const auto& rows = args_.calibration.rows;
-  report.bytes = write_exl2(
-      {.files = args_.files,
-       .loader = loader_,
-       .job = *job_,
-       .parts = blocks() + 1,
-       .folder = folder,
-       .shard_bytes = shard_bytes,
-       .quantization_config = {
-           {"quant_method", "exl2"},
-           {"version", "bitloom"},
-           {"bits", args_.bits},
-           {"head_bits", args_.head_bits},
-           {"calibration",
-            {{"rows", rows.size()}, {"length", rows.front().size()}, {"dataset", "user"}}}}});
+  report.bytes = write_exl2({.files = args_.files,
+                             .loader = loader_,
+                             .job = *job_,
+                             .parts = blocks() + 1,
+                             .folder = folder,
+                             .shard_bytes = shard_bytes,
+                             .quantization_config = {{"quant_method", "exl2"},
+                                                     {"version", "bitloom"},
+                                                     {"bits", args_.bits},
+                                                     {"head_bits", args_.head_bits},
+                                                     {"calibration",
+                                                      {{"rows", rows.size()},
+                                                       {"length", rows.front().size()},
+                                                       {"dataset", args_.calibration.dataset}}}}});
   return report;
 }
 

@@ -44,6 +44,15 @@ void add_pieces(const std::string& key, const Exl2Tensors& tensors, std::int64_t
 
 }  // namespace
 
+void check_job_folder(const fs::path& folder) {
+  if (!fs::exists(folder) || fs::exists(folder / "job.json")) return;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().filename() == "calibration.json") continue;
+    fail(ErrorCode::kInvalidArgument, "{} is not empty and holds no conversion; give a new folder",
+         folder.string());
+  }
+}
+
 JobFolder::JobFolder(fs::path folder, const Json& description, bool restart)
     : folder_(std::move(folder)) {
   std::error_code error;
@@ -56,10 +65,7 @@ JobFolder::JobFolder(fs::path folder, const Json& description, bool restart)
     }
   }
   if (!fs::exists(job)) {
-    if (!fs::is_empty(folder_)) {
-      fail(ErrorCode::kInvalidArgument,
-           "{} is not empty and holds no conversion; give a new folder", folder_.string());
-    }
+    check_job_folder(folder_);
     write_file_atomically(job, json_text(description, 2) + "\n");
     return;
   }

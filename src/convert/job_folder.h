@@ -20,6 +20,11 @@ struct LinearReport {
   double predicted_kl = 0.0;
 };
 
+// Throws kInvalidArgument where there is a folder of this name that a conversion cannot begin or go
+// on in, because it holds something else. Rows of calibration that were generated for a conversion
+// (calibration.json) may be there before it begins.
+void check_job_folder(const std::filesystem::path& folder);
+
 // The working folder of a conversion: what is finished stays, so that a conversion that was killed
 // goes on where it was and gives the same bytes. Each file appears only when it is complete.
 //
