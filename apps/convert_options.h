@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/options.h"
+#include "model_flags.h"
 
 namespace bl {
 
@@ -13,7 +14,11 @@ struct ConvertOptions {
   std::string work;
   std::string out;
   std::vector<std::string> calibration;
-  double bits = 4.125;
+  std::string bits;
+  ByteSize target_size;
+  ByteSize vram;
+  std::int64_t context = 0;
+  std::string cache;
   std::int64_t head_bits = 6;
   std::int64_t rows = 32;
   std::int64_t measure_rows = 4;
@@ -25,6 +30,7 @@ struct ConvertOptions {
   std::int64_t shard_mib = 8192;
   std::int64_t threads = 0;
   std::string archs;
+  std::string report;
   bool no_resume = false;
   bool force = false;
   bool json = false;
@@ -34,13 +40,20 @@ struct ConvertOptions {
     v.group("Input and output");
     v(in, {"-i,--in_dir", "DIR", "the model folder or .gguf file to convert"});
     v(work, {"-o,--out_dir", "WORK", "working folder; the same one again resumes the job"});
-    v(out, {"--compile_full", "OUT", "the folder of the converted model; also -cf"});
+    v(out, {"--compile_full", "OUT",
+            "the folder of the converted model; several rates: OUT-3.0bpw and so on; also -cf"});
     v(no_resume, {"--no_resume", "", "discard the unfinished job in WORK; also -nr"});
     v(force, {"--force", "", "replace the model that is already in OUT"});
     v(shard_mib, {"--shard_size", "MIB", "limit of one weight file, 0: none; also -ss"});
     v(json, {"--json", "", "print the report as JSON"});
-    v.group("Quality");
-    v(bits, {"-b,--bits", "BITS", "average bits per weight of the blocks"});
+    v(report, {"--report", "FILE.html", "also write the report as one page with plots"});
+    v.group("Size and quality");
+    v(bits, {"-b,--bits", "BITS[,BITS…]", "average bits per weight of the blocks", "4.125"});
+    v(target_size, {"--target-size", "SIZE",
+                    "in place of -b: the most bits whose weight files fit, such as 5.2GiB"});
+    v(vram, {"--vram", "SIZE", "in place of -b: the most bits that fit a card, with --ctx"});
+    v(context, {"--ctx", "N", "tokens of context that --vram leaves room for", "the model's"});
+    v(cache, {"--cache", "TYPE", cache_help(), "fp16"});
     v(head_bits, {"--head_bits", "N", "width of the head: 2, 3, 4, 5, 6 or 8; also -hb"});
     v(damping, {"--damping", "X", "added to Hessians, relative to their mean diagonal"});
     v(sweeps, {"--sweeps", "N", "passes that improve codes and scales after rounding"});

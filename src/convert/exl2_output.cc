@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/pending_folder.h"
+#include "convert/planned_model.h"
 #include "format/quoted_name.h"
 #include "format/safetensors_writer.h"
 #include "model/renamed_source.h"
@@ -38,7 +39,7 @@ class Exl2Output {
   explicit Exl2Output(const Exl2OutputArgs& args)
       : args_(args), source_(*args.files.source, CheckpointNames(*args.loader.spec().arch)) {
     for (std::size_t part = 0; part < args.parts; ++part) {
-      parts_.push_back(std::make_unique<SafetensorsFile>(args.job.open_part(part)));
+      parts_.push_back(std::make_unique<SafetensorsFile>(args.rate.open_part(part)));
       for (const SafetensorsEntry& entry : parts_.back()->entries()) {
         packed_[entry.name] = {parts_.back().get(), &entry};
         quantized_.insert(module_of(entry.name));
@@ -51,11 +52,7 @@ class Exl2Output {
     std::uint64_t bytes = 0;
     for (const TensorPlan& plan : plans) bytes += plan.bytes();
     check_space(args_.folder, bytes);
-    ShardOptions options;
-    options.base_name = "output";
-    options.max_bytes = args_.shard_bytes;
-    options.write_index = false;
-    ShardWriter writer(args_.folder, std::move(plans), options);
+    ShardWriter writer(args_.folder, std::move(plans), exl2_shards(args_.shard_bytes));
     for (const TensorPlan& plan : writer.tensors()) write_tensor(writer, plan);
     writer.commit();
     std::uint64_t written = 0;

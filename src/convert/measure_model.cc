@@ -6,10 +6,10 @@
 #include <numeric>
 
 #include "base/check.h"
-#include "base/fast_exp.h"
 #include "base/log.h"
 #include "convert/expert_pass.h"
 #include "convert/input_statistics.h"
+#include "convert/log_sum.h"
 #include "convert/rounding.h"
 #include "convert/substitute.h"
 
@@ -34,18 +34,6 @@ struct Distributions {
   Tensor p;                     // F32 [rows, vocab]
   std::vector<double> entropy;  // [rows] −Σ p · ln p
 };
-
-// The largest element of a row, and the logarithm of Σ exp(x − largest).
-struct LogSum {
-  float largest = 0.0f;
-  double log_sum = 0.0;
-};
-LogSum log_sum_of(const float* row, std::int64_t n) {
-  const float largest = *std::max_element(row, row + n);
-  double sum = 0.0;
-  for (std::int64_t i = 0; i < n; ++i) sum += fast_exp(row[i] - largest);
-  return {largest, std::log(sum)};
-}
 
 Distributions distributions_of(const TensorView& logits) {
   Distributions result{make_host_tensor(DType::kF32, logits.shape), {}};
