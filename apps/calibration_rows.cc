@@ -37,23 +37,27 @@ class RowsRun {
         progress_("calibration", asked.rows * asked.length, Progress::Unit::kTokens) {}
 
   GeneratedRows run() {
+    result_.rows = asked_.done;
     result_.rows.resize(static_cast<std::size_t>(asked_.rows));
-    while (started_ < asked_.rows || !open_.empty()) {
+    result_.conversations = frame_ ? asked_.rows / 2 : 0;
+    while (next_ < asked_.rows || !open_.empty()) {
       check_interrupt();
-      while (started_ < asked_.rows && std::ssize(open_) < engine_.session().sequences()) start();
-      collect();
+      while (next_ < asked_.rows && std::ssize(open_) < engine_.session().sequences()) start_next();
+      if (collect() && asked_.on_rows) asked_.on_rows(result_);
     }
     return std::move(result_);
   }
 
  private:
-  void start() {
-    const bool is_chat = frame_ && started_ % 2 == 1;
-    result_.conversations += is_chat ? 1 : 0;
-    open_.push_back({.number = static_cast<std::size_t>(started_),
+  void start_next() {
+    const std::int64_t number = next_++;
+    if (const auto& done = result_.rows[static_cast<std::size_t>(number)]; !done.empty()) {
+      return progress_.advance(std::ssize(done));
+    }
+    const bool is_chat = frame_ && number % 2 == 1;
+    open_.push_back({.number = static_cast<std::size_t>(number),
                      .writer = RowWriter(words_, is_chat ? &*frame_ : nullptr, asked_.length,
-                                         seed_of_answer(asked_.seed, started_))});
-    ++started_;
+                                         seed_of_answer(asked_.seed, number))});
     if (!open_.back().writer.full()) submit(open_.back());
   }
 
@@ -62,9 +66,11 @@ class RowsRun {
     row.handle = engine_.submit(row.writer.next_request(engine_.tokenizer()));
   }
 
-  // Takes all news; waits a little for the oldest row where there is none.
-  void collect() {
+  // Takes all news; waits a little for the oldest row where there is none. Returns whether rows are
+  // full.
+  bool collect() {
     bool moved = false;
+    bool any_full = false;
     for (auto row = open_.begin(); row != open_.end();) {
       moved = take(*row, std::chrono::milliseconds(0)) || moved;
       if (!row->writer.full()) {
@@ -73,8 +79,10 @@ class RowsRun {
       }
       result_.rows[row->number] = row->writer.take();
       row = open_.erase(row);
+      any_full = true;
     }
     if (!moved && !open_.empty()) take(open_.front(), std::chrono::milliseconds(20));
+    return any_full;
   }
 
   // Takes the events of a row and begins its next request where one is over. Returns whether there
@@ -104,7 +112,7 @@ class RowsRun {
   Progress progress_;
   GeneratedRows result_;
   std::list<OpenRow> open_;
-  std::int64_t started_ = 0;
+  std::int64_t next_ = 0;  // the first row that has not been looked at
 };
 
 }  // namespace

@@ -1,20 +1,26 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "engine/engine.h"
 
 namespace bl {
 
+struct GeneratedRows {
+  std::vector<std::vector<std::int32_t>> rows;  // all of the length that was asked for
+  // Rows that hold conversations; the others hold texts.
+  std::int64_t conversations = 0;
+};
+
 struct RowsToGenerate {
   std::int64_t rows = 0;
   std::int64_t length = 0;  // tokens of each row; at most the engine's context
   std::uint64_t seed = 0;
-};
-
-struct GeneratedRows {
-  std::vector<std::vector<std::int32_t>> rows;  // all of the length that was asked for
-  std::int64_t conversations = 0;  // rows that hold conversations; the others hold texts
+  // Rows that an earlier run has written, which are not written again; empty ones are missing.
+  std::vector<std::vector<std::int32_t>> done = {};
+  // Called when rows have been written, with all that there are; missing ones are empty.
+  std::function<void(const GeneratedRows&)> on_rows = {};
 };
 
 // Has a model write rows of tokens, which show what it reads and writes when it is used, without

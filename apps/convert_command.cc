@@ -1,6 +1,7 @@
 // convert: makes an EXL2 model from a plain one.
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <memory>
 
@@ -61,24 +62,31 @@ std::string identity_of(const OpenedModel& model) {
   return text;
 }
 
-// A page that cannot be written should not be noticed after hours.
-void check_page(const fs::path& file) {
+// That a file cannot be written should not be noticed after hours.
+void check_output_file(const char* flag, const fs::path& file) {
   if (fs::is_directory(file)) {
-    fail_usage("--report: {} is a folder; give the name of a file", file.string());
+    fail_usage("{}: {} is a folder; give the name of a file", flag, file.string());
   }
   const fs::path folder = fs::absolute(file).parent_path();
-  if (!fs::is_directory(folder)) fail_usage("--report: there is no folder {}", folder.string());
+  if (!fs::is_directory(folder)) fail_usage("{}: there is no folder {}", flag, folder.string());
 }
 
 void check_options(const ConvertOptions& options) {
   if (options.in.empty()) fail_usage("-i DIR is missing: the model folder to convert");
   if (options.work.empty()) fail_usage("-o DIR is missing: the working folder of the job");
-  if (options.out.empty()) fail_usage("-cf OUT is missing: the folder of the converted model");
+  const bool only_measures = !options.output_measurement.empty();
+  if (options.out.empty() && !only_measures) {
+    fail_usage("-cf OUT is missing: the folder of the converted model");
+  }
+  if (only_measures && !(options.out.empty() && options.measurement.empty())) {
+    fail_usage("-om stops after measuring, so it goes with neither -cf nor -m");
+  }
   if (options.rows < 1 || options.length < 32) {
     fail_usage("-r and -l: calibration takes 1 row or more of 32 tokens or more");
   }
   if (options.measure_rows < 1) fail_usage("-mr: {} should be 1 or more", options.measure_rows);
-  if (!options.report.empty()) check_page(options.report);
+  if (!options.report.empty()) check_output_file("--report", options.report);
+  if (only_measures) check_output_file("-om", options.output_measurement);
 }
 
 Calibration calibrate(const ConvertOptions& options, const OpenedModel& model) {
@@ -152,19 +160,23 @@ class ConvertRun {
       : options_(options), model_(model), args_(args), converter_(args) {}
 
   void run(std::vector<double> rates) {
+    const bool only_measures = !options_.output_measurement.empty();
+    if (only_measures) rates.clear();
     check_rates(rates);
     std::optional<SizeLimit> limit;
-    if (rates.empty()) {
+    if (rates.empty() && !only_measures) {
       limit = limit_of(options_, args_, converter_);
       check_limit(converter_.linears(), *limit);
     }
     plan_conversion(options_, converter_, args_.calibration, planned(rates, limit));
     converter_.measure();
+    if (only_measures) return write_measurement();
     if (limit) {
-      rates.push_back(largest_rate(converter_.linears(), *limit,
+      rates.push_back(largest_rate(converter_.rates(), *limit,
                                    [&](double rate) { return converter_.matrices(rate); }));
       check_result(rates[0], 1);
     }
+    for (const double bits : rates) converter_.plan(bits);  // all can be reached
     std::vector<ConvertReport> reports;
     Json results = Json::array();
     for (const double bits : rates) {
@@ -187,12 +199,18 @@ class ConvertRun {
   }
 
  private:
+  void write_measurement() const {
+    write_file_atomically(options_.output_measurement,
+                          json_text(to_json(*converter_.measurement())) + "\n");
+    log_info("measurement: {}", options_.output_measurement);
+  }
+
   void check_result(double bits, std::size_t rates) const {
     check_result(options_, result_folder(options_, rates, bits), bits);
   }
 
   void check_rates(const std::vector<double>& rates) const {
-    const RateRange range = reachable_rates(converter_.linears());
+    const RateRange range = converter_.rates();
     for (const double bits : rates) {
       if (bits >= range.least) continue;
       fail(ErrorCode::kInvalidArgument,
@@ -225,8 +243,12 @@ class ConvertRun {
     const BitPlan& plan = converter_.plan(bits);
     const std::uint64_t bytes =
         file_bytes_of(options_, args_, converter_, converter_.matrices(bits));
-    log_info("{}: {:.4f} bits per weight, {}, predicted KL divergence {:.4f}", rate_name(bits),
-             plan.bits_per_weight, human_bytes(static_cast<double>(bytes)), plan.predicted_kl);
+    std::string prediction;
+    if (std::isfinite(plan.predicted_kl)) {
+      prediction = fmt::format(", predicted KL divergence {:.4f}", plan.predicted_kl);
+    }
+    log_info("{}: {:.4f} bits per weight, {}{}", rate_name(bits), plan.bits_per_weight,
+             human_bytes(static_cast<double>(bytes)), prediction);
     converter_.quantize(bits);
     if (is_written(options_, result, bits)) return converter_.report(bits, bytes);
     PendingFolder pending(result);
@@ -258,7 +280,7 @@ class ConvertRun {
 void convert(ConvertOptions& options) {
   check_options(options);
   const std::vector<double> rates = listed_rates(options);
-  for (const double bits : rates) {
+  for (const double bits : options.out.empty() ? std::vector<double>{} : rates) {
     ConvertRun::check_result(options, result_folder(options, rates.size(), bits), bits);
   }
   const OpenedModel model = open_model(options.in, options.archs);
@@ -274,6 +296,7 @@ void convert(ConvertOptions& options) {
                          .calibration = calibration,
                          .work = options.work,
                          .restart = options.no_resume,
+                         .measurement = options.measurement,
                          .head_bits = static_cast<int>(options.head_bits),
                          .measure_rows = std::min(options.measure_rows, options.rows),
                          .quantize = {.damping = options.damping,
@@ -288,7 +311,7 @@ void convert(ConvertOptions& options) {
 std::vector<std::string> with_long_names(std::span<const std::string> words) {
   static const std::map<std::string, std::string> kLong{
       {"-cf", "--compile_full"}, {"-hb", "--head_bits"}, {"-mr", "--measurement_rows"},
-      {"-ss", "--shard_size"},   {"-nr", "--no_resume"},
+      {"-ss", "--shard_size"},   {"-nr", "--no_resume"}, {"-om", "--output_measurement"},
   };
   std::vector<std::string> result;
   for (const std::string& word : words) {

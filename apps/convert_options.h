@@ -31,6 +31,8 @@ struct ConvertOptions {
   std::int64_t threads = 0;
   std::string archs;
   std::string report;
+  std::string measurement;
+  std::string output_measurement;
   bool no_resume = false;
   bool force = false;
   bool json = false;
@@ -47,6 +49,10 @@ struct ConvertOptions {
     v(shard_mib, {"--shard_size", "MIB", "limit of one weight file, 0: none; also -ss"});
     v(json, {"--json", "", "print the report as JSON"});
     v(report, {"--report", "FILE.html", "also write the report as one page with plots"});
+    v(measurement, {"-m,--measurement", "FILE",
+                    "measurement.json to use in place of measuring, ours or that of ExLlamaV2"});
+    v(output_measurement, {"--output_measurement", "FILE",
+                           "in place of -cf: stop after measuring and write it here; also -om"});
     v.group("Size and quality");
     v(bits, {"-b,--bits", "BITS[,BITS…]", "average bits per weight of the blocks", "4.125"});
     v(target_size, {"--target-size", "SIZE",

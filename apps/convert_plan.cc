@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <map>
 
 #include "base/error.h"
@@ -68,6 +69,18 @@ class DiskPlan {
   std::uint64_t total_ = 0;
 };
 
+// Fewer tokens than a few for each input of a linear are fitted by heart.
+void warn_of_few_tokens(const Calibration& calibration, const Converter& converter) {
+  constexpr std::int64_t kTokensPerInput = 4;
+  std::int64_t widest = 0;
+  for (const PlannedMatrix& linear : converter.linears()) widest = std::max(widest, linear.in);
+  if (calibration.tokens() >= kTokensPerInput * widest) return;
+  log_warning(
+      "{} tokens of calibration are few for linears of {} inputs: the result fits these rows, and "
+      "other text much less; give more rows (-r) or longer ones (-l), {} tokens or more",
+      calibration.tokens(), widest, kTokensPerInput * widest);
+}
+
 DiskPlan disk_plan(const ConvertOptions& options, const std::vector<PlannedRate>& rates,
                    std::uint64_t measurement) {
   DiskPlan disk;
@@ -99,6 +112,7 @@ void plan_conversion(const ConvertOptions& options, Converter& converter,
       "plan: about {}{} for each rate if nothing of it is done; memory about {}, disk about {}",
       measured ? "" : human_time(estimate.measure_seconds) + " to measure and ",
       human_time(estimate.rate_seconds), text_of(estimate.memory), text_of(disk.total()));
+  warn_of_few_tokens(calibration, converter);
   disk.check();
   const std::uint64_t available = available_host_memory();
   if (estimate.memory > available) {

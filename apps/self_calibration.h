@@ -22,10 +22,11 @@ struct SelfCalibration {
 
 // Rows that the model itself writes (calibration_rows.h), on the CPU. The model is loaded for it
 // and freed before this returns. A model with a shorter context than `length` writes more and
-// shorter rows, with as many tokens. The rows are kept in `work`/calibration.json with what they
-// were made of, so that a job that goes on takes the same ones and need not load the model. Throws
-// what loading and generate_rows() throw, and kInvalidArgument where `work` holds something else,
-// or a job with other rows and `restart` is not given.
+// shorter rows, with as many tokens. Full rows are kept in `work`/calibration.json with what they
+// were made of, so that a job that goes on takes the same ones and writes only those that are
+// missing. Throws what loading and generate_rows() throw; kInvalidFile where that file is damaged;
+// kInvalidArgument where `work` holds something else, or a job with other rows and `restart` is not
+// given.
 Calibration calibrate_from_itself(const SelfCalibration& asked);
 
 }  // namespace bl

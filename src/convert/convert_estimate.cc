@@ -14,9 +14,9 @@ constexpr double kMeasuredRoundings = 8.0;
 constexpr double kTrialTokens = 256.0;
 // The positions whose logits Converter compares at the end.
 constexpr double kComparedTokens = 2048.0;
-constexpr double kCurves = 18.0;        // in measurement.json, each with in / 32 numbers
-constexpr double kNumberBytes = 22.0;   // of one of them as text
-constexpr std::uint64_t kMatrices = 8;  // F32 copies of a linear that rounding holds at most
+constexpr double kCurves = 18.0;         // in measurement.json, each with in / 32 numbers
+constexpr double kNumberBytes = 22.0;    // of one of them as text
+constexpr std::uint64_t kMatrices = 10;  // F32 copies of a linear that rounding holds at most
 
 double seconds_of(const std::function<void()>& work) {
   const auto start = std::chrono::steady_clock::now();

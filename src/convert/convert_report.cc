@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "base/terminal.h"
@@ -71,8 +72,11 @@ std::vector<BlockReport> blocks_of(const ConvertReport& report) {
   return blocks;
 }
 
+bool has_prediction(const ConvertReport& report) { return std::isfinite(report.predicted_kl); }
+
 std::vector<KindReport> kinds_of(const ConvertReport& report) {
   std::map<std::string, double> sums;
+  if (!has_prediction(report)) return {};
   for (const LinearReport& linear : report.linears) {
     if (linear.block < report.quality.block_errors.size()) {
       sums[kind_of(linear.key)] += linear.predicted_kl;
@@ -136,15 +140,19 @@ Json to_json(const ConvertReport& report) {
 std::string to_text(const ConvertReport& report, const std::string& folder) {
   const OutputQuality& quality = report.quality;
   std::string text = linears_text(report) + blocks_text(report);
-  text += fmt::format(
-      "\n{:.4f} bits per weight, {} in {}; predicted KL divergence {:.4f} (no plan within these "
-      "bits is below {:.4f})\n",
-      report.bits_per_weight, human_bytes(static_cast<double>(report.bytes)), folder,
-      report.predicted_kl, report.bound);
+  text += fmt::format("\n{:.4f} bits per weight, {} in {}", report.bits_per_weight,
+                      human_bytes(static_cast<double>(report.bytes)), folder);
+  if (has_prediction(report)) {
+    text +=
+        fmt::format("; predicted KL divergence {:.4f} (no plan within these bits is below {:.4f})",
+                    report.predicted_kl, report.bound);
+  }
+  text += "\n";
   if (quality.positions == 0) return text;
   return text + fmt::format(
                     "calibration rows at {} positions: perplexity {:.4f}, {:.4f} before; KL "
-                    "divergence {:.5f} ± {:.5f}\n",
+                    "divergence {:.5f} ± {:.5f}; the weights were fitted to these rows, so other "
+                    "text loses more (bitloom eval kld measures it)\n",
                     quality.positions, quality.quantized_perplexity, quality.original_perplexity,
                     quality.kl, quality.kl_error);
 }

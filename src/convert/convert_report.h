@@ -20,6 +20,9 @@ struct ConvertReport {
   OutputQuality quality;
 };
 
+// Whether `predicted_kl` and `bound` are known; a measurement of the reference predicts neither.
+bool has_prediction(const ConvertReport& report);
+
 // A block, or the head, which is the last.
 struct BlockReport {
   std::string name;  // "0", "1", …, "head"

@@ -1,6 +1,7 @@
 #include "convert/converter.h"
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/sip_hash.h"
 #include "convert/exl2_output.h"
 #include "convert/head_mix.h"
@@ -30,8 +31,9 @@ Json describe(const ConvertArgs& args) {
 }
 
 // What the bytes of one rate depend on beside that.
-Json describe_rate(const ConvertArgs& args, double bits) {
+Json describe_rate(const ConvertArgs& args, const std::string& measurement, double bits) {
   return {{"bits", bits},
+          {"measurement", measurement},
           {"head_bits", args.head_bits},
           {"sweeps", args.quantize.sweeps},
           {"correction", args.quantize.correction}};
@@ -74,12 +76,31 @@ Converter::Converter(const ConvertArgs& args)
   const ModelPart ends = ModelPart::ends(loader_, args.backend);
   add(ends.linears().front(), loader_.spec().arch->head.at(0),
       head_groups(args.head_bits, loader_.spec().hidden));
+  if (!args.measurement.empty()) read_measurement();
   job_.emplace(args.work, describe(args), args.restart);
 }
 
+void Converter::read_measurement() {
+  const std::string what = args_.measurement.string();
+  const std::string text = read_file(args_.measurement);
+  SipHash hash;
+  hash.update(std::as_bytes(std::span(text)));
+  measurement_id_ = hash.finish().hex();
+  const Json json = parse_json(text, what);
+  if (is_reference_measurement(json)) {
+    reference_ = reference_measurement_from_json(json, linears_, what);
+  } else {
+    measurement_ = measurement_from_json(json, what);
+  }
+}
+
+RateRange Converter::rates() const {
+  return reference_ ? reachable_rates(*reference_) : reachable_rates(linears_);
+}
+
 bool Converter::is_measured() {
-  if (!measurement_) measurement_ = job_->measurement();
-  return measurement_.has_value();
+  if (!reference_ && !measurement_) measurement_ = job_->measurement();
+  return reference_ || measurement_;
 }
 
 ConvertEstimate Converter::estimate() const {
@@ -95,25 +116,25 @@ ConvertEstimate Converter::estimate() const {
                               .sweeps = args_.quantize.sweeps});
 }
 
-const ErrorMeasurement& Converter::measure() {
-  if (!is_measured()) {
-    measurement_ = measure_model({.loader = loader_,
-                                  .backend = args_.backend,
-                                  .calibration = args_.calibration,
-                                  .rows = args_.measure_rows,
-                                  .damping = args_.quantize.damping,
-                                  .progress = [&](std::int64_t done, std::int64_t total) {
-                                    if (args_.progress) args_.progress("measure", done, total);
-                                  }});
-    job_->save(*measurement_);
-  }
-  return *measurement_;
+void Converter::measure() {
+  if (is_measured()) return;
+  measurement_ = measure_model({.loader = loader_,
+                                .backend = args_.backend,
+                                .calibration = args_.calibration,
+                                .rows = args_.measure_rows,
+                                .damping = args_.quantize.damping,
+                                .progress = [&](std::int64_t done, std::int64_t total) {
+                                  if (args_.progress) args_.progress("measure", done, total);
+                                }});
+  job_->save(*measurement_);
 }
 
 const BitPlan& Converter::plan(double bits) {
   const auto found = plans_.find(bits);
   if (found != plans_.end()) return found->second;
-  return plans_.emplace(bits, plan_bits(measure(), bits)).first->second;
+  measure();
+  BitPlan plan = reference_ ? plan_bits(*reference_, bits) : plan_bits(*measurement_, bits);
+  return plans_.emplace(bits, std::move(plan)).first->second;
 }
 
 std::vector<PlannedMatrix> Converter::matrices(double bits) {
@@ -135,7 +156,8 @@ std::vector<PlannedMatrix> Converter::matrices(double bits) {
 const RateFolder& Converter::folder_of(double bits) {
   const auto found = rates_.find(bits);
   if (found != rates_.end()) return found->second;
-  return rates_.emplace(bits, RateFolder(*job_, bits, describe_rate(args_, bits))).first->second;
+  return rates_.emplace(bits, RateFolder(*job_, bits, describe_rate(args_, measurement_id_, bits)))
+      .first->second;
 }
 
 TwoPaths Converter::embedded_rows(ModelPart& ends) const {

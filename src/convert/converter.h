@@ -16,6 +16,8 @@
 #include "convert/job_folder.h"
 #include "convert/planned_model.h"
 #include "convert/quantize_block.h"
+#include "convert/rate_choice.h"
+#include "convert/reference_measurement.h"
 #include "model/model_files.h"
 #include "ops/backend.h"
 
@@ -28,6 +30,8 @@ struct ConvertArgs {
   const Calibration& calibration;
   std::filesystem::path work;  // the job's folder
   bool restart = false;
+  // A measurement.json to use in place of measuring, ours or the reference's; empty: none.
+  std::filesystem::path measurement = {};
   int head_bits = 6;
   std::int64_t measure_rows = 0;  // of the calibration
   QuantizeOptions quantize = {};
@@ -53,9 +57,13 @@ class Converter {
   const std::vector<PlannedMatrix>& linears() const { return linears_; }
   const ModelLoader& loader() const { return loader_; }
   ConvertEstimate estimate() const;
+  // The rates that can be reached with the measurement that is given, or made.
+  RateRange rates() const;
   bool is_measured();
 
-  const ErrorMeasurement& measure();
+  void measure();
+  // Null before measuring, and where a measurement of the reference serves.
+  const ErrorMeasurement* measurement() const { return measurement_ ? &*measurement_ : nullptr; }
   // Measures if that was not done. Throws kInvalidArgument for a rate that cannot be reached.
   const BitPlan& plan(double bits);
   // linears() with the groups of a plan.
@@ -70,6 +78,7 @@ class Converter {
   std::size_t blocks() const { return loader_.spec().order.size(); }
   const RateFolder& folder_of(double bits);
   TwoPaths embedded_rows(ModelPart& ends) const;
+  void read_measurement();
 
   const ConvertArgs& args_;
   ModelLoader loader_;
@@ -77,6 +86,8 @@ class Converter {
   std::map<std::string, std::int64_t> weights_;  // of each linear, without padding
   std::optional<JobFolder> job_;
   std::optional<ErrorMeasurement> measurement_;
+  std::optional<ReferenceMeasurement> reference_;
+  std::string measurement_id_ = "own";  // or the hash of the file that was given
   std::map<double, BitPlan> plans_;
   std::map<double, RateFolder> rates_;
 };

@@ -32,6 +32,7 @@ void check_job_folder(const std::filesystem::path& folder);
 // appears only when it is complete.
 //
 //   job.json          what is converted and how it is measured; other content is refused
+//   calibration.json  rows of calibration that the caller has generated for it
 //   measurement.json  when measuring is over; serves every rate
 //   results.json      the model folders that were written, and their rates
 //   4.0bpw/           one folder for each rate, see RateFolder

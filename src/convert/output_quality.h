@@ -7,7 +7,10 @@
 
 namespace bl {
 
-// How far the quantized model is from the original, on the calibration rows.
+// How far the quantized model is from the original, on the calibration rows. These are the rows
+// that the weights were fitted to, so all figures are lower than on other text, by far where there
+// are few tokens: with 2048 for a model of 1536 inputs, 4 bits gave a KL divergence of 0.001 here
+// and of 0.36 on other text.
 struct OutputQuality {
   // Per block: the mean square of what the residual stream behind it differs by, relative to the
   // mean square of the original stream.

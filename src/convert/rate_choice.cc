@@ -71,24 +71,22 @@ void check_limit(std::span<const PlannedMatrix> linears, const SizeLimit& limit)
        limit.what, least, text(least), range.least, most, text(most), range.most);
 }
 
-double largest_rate(std::span<const PlannedMatrix> linears, const SizeLimit& limit,
+double largest_rate(const RateRange& range, const SizeLimit& limit,
                     const std::function<std::vector<PlannedMatrix>(double rate)>& planned) {
-  check_limit(linears, limit);
-  const auto fits = [&](std::int64_t steps) {
-    return limit.needed(planned(static_cast<double>(steps) / kSteps)) <= limit.bytes;
+  const auto needed = [&](std::int64_t steps) {
+    return limit.needed(planned(static_cast<double>(steps) / kSteps));
   };
-  const RateRange range = reachable_rates(linears);
   std::int64_t low = steps_of(range.least), high = steps_of(range.most);
-  if (fits(high)) return range.most;
+  if (needed(low) > limit.bytes) {
+    fail(ErrorCode::kInvalidArgument,
+         "{} is too small: this model needs {} bytes at {} bits per "
+         "weight and {} at {}",
+         limit.what, needed(low), range.least, needed(high), range.most);
+  }
+  if (needed(high) <= limit.bytes) return range.most;
   while (high - low > 1) {
     const std::int64_t middle = (low + high) / 2;
-    (fits(middle) ? low : high) = middle;
-  }
-  // The rate is rounded up to a whole step, so even the least may exceed a limit that the cheapest
-  // groups keep; nothing that is cheaper has a name.
-  if (low == steps_of(range.least) && !fits(low)) {
-    fail(ErrorCode::kInvalidArgument, "{} is below what this model needs at {} bits per weight",
-         limit.what, range.least);
+    (needed(middle) <= limit.bytes ? low : high) = middle;
   }
   return static_cast<double>(low) / kSteps;
 }

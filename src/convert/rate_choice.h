@@ -39,9 +39,9 @@ struct SizeLimit {
 // measurement.
 void check_limit(std::span<const PlannedMatrix> linears, const SizeLimit& limit);
 
-// The largest rate that fits. `planned` gives the linears with the groups that they have at a rate.
-// Throws as check_limit() does.
-double largest_rate(std::span<const PlannedMatrix> linears, const SizeLimit& limit,
+// The largest rate of the range that fits. `planned` gives the linears with the groups that they
+// have at a rate. Throws kInvalidArgument where none does.
+double largest_rate(const RateRange& range, const SizeLimit& limit,
                     const std::function<std::vector<PlannedMatrix>(double rate)>& planned);
 
 }  // namespace bl

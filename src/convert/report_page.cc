@@ -61,11 +61,13 @@ std::string plots_of(const ConvertReport& report) {
     errors.push_back({block.name, block.relative_error});
   }
   for (const KindReport& kind : kinds_of(report)) kinds.push_back({kind.kind, kind.predicted_kl});
-  return "<h3>Bits per weight by layer</h3>\n" + column_plot("Bits per weight by layer", bits) +
-         "<h3>Relative error by layer</h3>\n<p>Of the residual stream behind each layer, and of "
-         "the output of the head.</p>\n" +
-         column_plot("Relative error by layer", errors) +
-         "<h3>Predicted KL divergence by kind of linear</h3>\n" +
+  std::string text = "<h3>Bits per weight by layer</h3>\n" +
+                     column_plot("Bits per weight by layer", bits) +
+                     "<h3>Relative error by layer</h3>\n<p>Of the residual stream behind each "
+                     "layer, and of the output of the head.</p>\n" +
+                     column_plot("Relative error by layer", errors);
+  if (!has_prediction(report)) return text;
+  return text + "<h3>Predicted KL divergence by kind of linear</h3>\n" +
          row_plot("Predicted KL divergence by kind of linear", kinds);
 }
 
@@ -86,10 +88,15 @@ std::string section_of(const ConvertReport& report) {
   if (!warning.empty()) {
     text += "<p class=\"warning\">Warning: " + escaped_markup(warning) + ".</p>\n";
   }
+  text += "<p>";
+  if (has_prediction(report)) {
+    text += fmt::format("No plan within these bits has a predicted KL divergence below {:.4f}. ",
+                        report.bound);
+  }
   text += fmt::format(
-      "<p>No plan within these bits has a predicted KL divergence below {:.4f}. Perplexity and KL "
-      "divergence are those of {} positions of the calibration rows.</p>\n",
-      report.bound, report.quality.positions);
+      "Perplexity and KL divergence are those of {} positions of the calibration rows. The weights "
+      "were fitted to these rows, so other text loses more.</p>\n",
+      report.quality.positions);
   return text + plots_of(report) + linears_table(report) + "</section>\n";
 }
 

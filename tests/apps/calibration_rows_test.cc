@@ -173,6 +173,44 @@ TEST_F(SelfCalibratedConversion, KeepsItsRowsForAJobThatGoesOn) {
   EXPECT_EQ(read_file(root_ / "out" / "output.safetensors"), weights);
 }
 
+// After an interruption only the missing rows are written, and they are the same.
+TEST_F(SelfCalibratedConversion, WritesTheRowsThatAreMissing) {
+  ASSERT_EQ(convert().status, 0);
+  const std::string whole = read_file(work_ / "calibration.json");
+  Json kept = parse_json(whole, "rows");
+  const Json second = kept["rows"][1];
+  kept["rows"][0] = Json::array();
+  kept["rows"][1] = kept["rows"][2];  // is taken as it is
+  kept["rows"][3] = Json::array();
+  fs::remove_all(work_);
+  fs::create_directories(work_);
+  write_file_atomically(work_ / "calibration.json", json_text(kept));
+  const ProgramResult result = convert();
+  ASSERT_EQ(result.status, 0) << result.err;
+  kept = read_json_file(work_ / "calibration.json");
+  EXPECT_EQ(kept["rows"][1], kept["rows"][2]);
+  kept["rows"][1] = second;
+  EXPECT_EQ(kept, parse_json(whole, "rows"));
+}
+
+// The template renders what files hold; the report names them.
+TEST_F(SelfCalibratedConversion, TakesConversationsFromAFile) {
+  const auto session = load(model_, 1);
+  OrderedJson messages = OrderedJson::array();
+  messages.push_back({{"role", "user"}, {"content", "a"}});
+  messages.push_back({{"role", "assistant"}, {"content", "b"}});
+  EXPECT_EQ(render_conversation(session->text(), messages), "<s><|user|>a<|bot|>b</s>");
+  std::string lines;
+  // Rendered, these are 6 · 41 tokens, too few for 4 rows of 64; joined, they would be 8 · 41.
+  for (int i = 0; i < 41; ++i) lines += json_text(OrderedJson{{"messages", messages}}) + "\n";
+  write_file_atomically(root_ / "chats.jsonl", lines);
+  EXPECT_EQ(convert({"-c", (root_ / "chats.jsonl").string()}).status, 1);
+  const ProgramResult result = convert({"-c", (root_ / "chats.jsonl").string(), "-r", "3"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const Json config = read_json_file(root_ / "out" / "config.json");
+  EXPECT_EQ(config.at("quantization_config").at("calibration").at("dataset"), "chats.jsonl");
+}
+
 TEST_F(SelfCalibratedConversion, RefusesRowsOfAnotherJob) {
   ASSERT_EQ(convert().status, 0);
   const ProgramResult other = convert({"--seed", "9"});
@@ -194,6 +232,9 @@ TEST_F(SelfCalibratedConversion, RefusesDamagedRows) {
     EXPECT_EQ(result.status, 1) << json_text(wrong);
     EXPECT_NE(result.err.find("is damaged"), std::string::npos) << result.err;
   }
+  kept["rows"].erase(2);
+  write_file_atomically(work_ / "calibration.json", json_text(kept));
+  EXPECT_NE(convert().err.find("is damaged"), std::string::npos);
 }
 
 // Nothing is generated for a folder that will be refused.

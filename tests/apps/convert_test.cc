@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <set>
 
 #include "../engine/tiny_model.h"
 #include "base/file.h"
@@ -111,6 +112,65 @@ TEST_F(ConvertCommand, ChoosesTheRateByTheMemoryOfACard) {
       plan.at("total").get<std::uint64_t>() + plan.at("driver").get<std::uint64_t>();
   EXPECT_LE(needed, least + 6000);
   EXPECT_GT(needed, least);
+}
+
+// A measurement that is written serves another job, which gives the same bytes.
+TEST_F(ConvertCommand, MeasurementsAreWrittenAndRead) {
+  const std::string file = root_ / "measured.json";
+  const auto run = [&](const char* work, std::vector<std::string> options, const char* rows = "3") {
+    std::vector<std::string> words{
+        "convert", "-i", model_, "-o", root_ / work, "-c", root_ / "text.txt", "-r", rows,
+        "-mr",     "1",  "-l",   "64", "--threads",  "1"};
+    words.insert(words.end(), options.begin(), options.end());
+    return run_program(words);
+  };
+  ASSERT_EQ(run("first", {"-om", file}).status, 0);
+  const ProgramResult result = run("second", {"-m", file, "-b", "4", "-cf", root_ / "read"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_TRUE(contains(result.err, "already measured")) << result.err;
+  EXPECT_FALSE(fs::exists(root_ / "second" / "measurement.json"));
+  ASSERT_EQ(convert({"-b", "4"}).status, 0);
+  EXPECT_EQ(weights("read"), weights("out"));
+  EXPECT_NE(run("first", {"-om", file, "-cf", root_ / "read"}).status, 0);
+  // 192 tokens are less than four for each of 64 inputs.
+  constexpr const char* kFew = "192 tokens of calibration are few for linears of 64 inputs";
+  EXPECT_TRUE(contains(result.err, kFew)) << result.err;
+  const ProgramResult enough = run("third", {"-om", file}, "4");
+  ASSERT_EQ(enough.status, 0) << enough.err;
+  EXPECT_FALSE(contains(enough.err, "are few")) << enough.err;
+}
+
+// The options of the reference decide; nothing is predicted then.
+TEST_F(ConvertCommand, ReadsMeasurementsOfTheReference) {
+  Json document{{"measurement", Json::object()}};
+  for (int layer = 0; layer < 2; ++layer) {
+    const std::string at = "model.layers." + std::to_string(layer);
+    for (const auto& [module, linears] :
+         {std::pair(at + ".self_attn", std::vector{"q_proj", "k_proj", "v_proj", "o_proj"}),
+          std::pair(at + ".mlp", std::vector{"gate_proj", "up_proj", "down_proj"})}) {
+      for (const int bits : {3, 6}) {
+        Json option{{"accuracy", 1.0 - 0.3 / bits}};
+        for (const char* linear : linears) {
+          option[linear] = {
+              {"bits", {bits}}, {"bits_prop", {1.0}}, {"group_size", {{std::to_string(bits), 32}}}};
+        }
+        document["measurement"][module].push_back(option);
+      }
+    }
+  }
+  write_file_atomically(root_ / "reference.json", json_text(document));
+  const ProgramResult result = convert(
+      {"-m", root_ / "reference.json", "-b", "5.8", "--json", "--report", root_ / "p.html"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const Json report = parse_json(result.out, "the report").at("results").at(0);
+  EXPECT_EQ(report.at("predicted_kl"), nullptr);
+  EXPECT_GT(report.at("calibration").at("kl"), 0.0);
+  std::set<int> widths;
+  for (const Json& linear : report.at("linears")) {
+    if (linear.at("key") != "lm_head") widths.insert(static_cast<int>(linear.at("bits")));
+  }
+  EXPECT_EQ(widths, (std::set<int>{3, 4, 7}));  // 3 and 6 bits with what scales take
+  EXPECT_FALSE(contains(result.err, "predicted")) << result.err;
 }
 
 TEST_F(ConvertCommand, SaysWhatIsWrongBeforeItStarts) {

@@ -35,7 +35,7 @@ class RateChoice : public testing::Test {
             }};
   }
   double rate_within(std::uint64_t bytes) {
-    return largest_rate(converter_.linears(), limit_of(bytes),
+    return largest_rate(converter_.rates(), limit_of(bytes),
                         [this](double rate) { return converter_.matrices(rate); });
   }
 
