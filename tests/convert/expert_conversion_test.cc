@@ -41,13 +41,12 @@ class ExpertConversion : public testing::TestWithParam<const char*> {
                            .files = files_,
                            .calibration = rows,
                            .work = root_ / (name + "-job"),
-                           .bits = bits,
                            .measure_rows = 1,
                            .source = GetParam(),
                            .progress = {}};
     Converter converter(args);
-    converter.quantize();
-    return converter.write(out, std::uint64_t{1} << 30);
+    converter.quantize(bits);
+    return converter.write(bits, out, std::uint64_t{1} << 30);
   }
 
   // The deviation of the logits from the original ones, relative to these.
