@@ -1,4 +1,4 @@
-// convert: makes an EXL2 model from a plain one.
+// convert: makes an EXL2 or GPTQ model from a plain one.
 
 #include <algorithm>
 #include <map>
@@ -18,6 +18,7 @@
 #include "convert_options.h"
 #include "engine/open_model.h"
 #include "format/safetensors_folder.h"
+#include "gptq_conversion.h"
 #include "results.h"
 #include "usage_error.h"
 
@@ -68,6 +69,11 @@ void check_options(const ConvertOptions& options) {
   }
   if (options.rows < 1 || options.length < 32) {
     fail_usage("-r and -l: calibration takes 1 row or more of 32 tokens or more");
+  }
+  if (options.format == "gptq" || options.format == "gptq_v2") {
+    check_gptq_options(options);
+  } else if (options.format != "exl2") {
+    fail_usage("--format: '{}' should be exl2, gptq or gptq_v2", options.format);
   }
   if (options.measure_rows < 1) fail_usage("-mr: {} should be 1 or more", options.measure_rows);
 }
@@ -137,6 +143,10 @@ void convert(ConvertOptions& options) {
   const std::unique_ptr<Backend> backend =
       open_backend("cpu", {.threads = static_cast<int>(options.threads)});
   PhaseProgress progress;
+  if (options.format != "exl2") {
+    return convert_to_gptq(
+        {options, model, calibration, *backend, target, identity_of(model), std::ref(progress)});
+  }
   ConvertArgs args{.backend = *backend,
                    .files = model.files,
                    .archs = options.archs,
@@ -186,11 +196,13 @@ Command convert_command() {
   Command command = make_command<ConvertOptions>(
       {"convert",
        "-i DIR -o WORK -cf OUT -c TEXT [-b BITS]",
-       "Convert a plain model to EXL2 at any average number of bits",
+       "Convert a plain model to EXL2 at any average number of bits, or to GPTQ",
        {{"Convert to 4 bits per weight, calibrated with a text",
          "bitloom convert -i DIR -o WORK -cf DIR-exl2 -b 4.0 -c text.txt"},
         {"Go on after an interruption: the same command again",
-         "bitloom convert -i DIR -o WORK -cf DIR-exl2 -b 4.0 -c text.txt"}}},
+         "bitloom convert -i DIR -o WORK -cf DIR-exl2 -b 4.0 -c text.txt"},
+        {"Convert to GPTQ with 4 bits and groups of 128",
+         "bitloom convert -i DIR -o WORK -cf DIR-gptq --format gptq -b 4 -c text.txt"}}},
       convert);
   command.execute = [execute = command.execute](std::span<const std::string> words) {
     execute(with_long_names(words));

@@ -1,22 +1,13 @@
 #include "convert/converter.h"
 
 #include "base/error.h"
-#include "base/sip_hash.h"
+#include "convert/conversion_source.h"
 #include "convert/exl2_output.h"
 #include "convert/head_mix.h"
 #include "convert/measure_model.h"
 
 namespace bl {
 namespace {
-
-Hash128 hash_of(const Calibration& calibration) {
-  SipHash hash;
-  for (const auto& row : calibration.rows) {
-    hash.update(static_cast<std::uint64_t>(row.size()));
-    hash.update(std::as_bytes(std::span(row)));
-  }
-  return hash.finish();
-}
 
 // Everything that the bytes of the result depend on.
 Json describe(const ConvertArgs& args) {
@@ -37,20 +28,11 @@ LoadOptions load_options(const ConvertArgs& args) {
   return options;
 }
 
-void check_source(const ModelLoader& loader, const Calibration& calibration) {
-  if (calibration.rows.empty()) {
-    fail(ErrorCode::kInvalidArgument, "there are no calibration rows");
-  }
-  if (!loader.spec().runs_each_once()) {
-    fail(ErrorCode::kUnsupported, "a model with a layer map cannot be converted");
-  }
-}
-
 }  // namespace
 
 Converter::Converter(const ConvertArgs& args)
     : args_(args), loader_(args.backend, args.files, load_options(args)) {
-  check_source(loader_, args.calibration);
+  check_conversion_source(loader_, args.calibration);
   head_groups(args.head_bits, loader_.spec().hidden);
   ModelPart::ends(loader_, args.backend);
   for (std::size_t i = 0; i < blocks(); ++i) ModelPart::block(loader_, args.backend, i);
@@ -83,15 +65,11 @@ const BitPlan& Converter::plan() {
 void Converter::quantize() {
   std::map<std::string, GroupList> groups;
   for (const PlannedLinear& linear : plan().linears) groups[linear.key] = linear.groups;
+  const Exl2Rounder rounder(groups, args_.quantize.sweeps);
   const std::size_t parts = blocks() + 1;
   if (job_->has_part(parts - 1)) return;
   ModelPart ends = ModelPart::ends(loader_, args_.backend);
-  TwoPaths paths;
-  for (const auto& row : args_.calibration.rows) {
-    paths.chunks.emplace_back(std::span(&row, 1));
-    paths.original.push_back(ends.embed(paths.chunks.back()));
-    paths.quantized.push_back(ends.embed(paths.chunks.back()));
-  }
+  TwoPaths paths = start_paths(ends, args_.calibration);
   const auto report = [&](std::size_t done) {
     if (!args_.progress) return;
     args_.progress("quantize", static_cast<std::int64_t>(done), static_cast<std::int64_t>(parts));
@@ -102,7 +80,7 @@ void Converter::quantize() {
     if (job_->has_part(i)) {
       replay_block(block, args_.backend, paths, part_rows(job_->open_part(i)));
     } else {
-      job_->save_part(i, quantize_block(block, args_.backend, paths, groups, args_.quantize));
+      job_->save_part(i, quantize_block(block, args_.backend, paths, rounder, args_.quantize));
     }
   }
   report(blocks());

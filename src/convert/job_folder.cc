@@ -2,8 +2,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "convert/packed_tensors.h"
 #include "format/dequantize.h"
-#include "format/exl2.h"
 #include "format/safetensors_writer.h"
 
 namespace bl {
@@ -22,24 +22,6 @@ std::string changed_key(const Json& before, const Json& now) {
     if (!before.contains(key) || before[key] != value) return key;
   }
   return "version";
-}
-
-struct Piece {
-  TensorPlan plan;
-  std::span<const std::byte> bytes;
-};
-
-void add_pieces(const std::string& key, const Exl2Tensors& tensors, std::int64_t out,
-                std::vector<Piece>& pieces) {
-  const auto groups = std::ssize(tensors.q_scale_max);
-  const auto add = [&](const char* name, DType dtype, const Shape& shape, const auto& values) {
-    pieces.push_back({plan_tensor(key + name, dtype, shape), std::as_bytes(std::span(values))});
-  };
-  add(".q_weight", DType::kI32, {std::ssize(tensors.q_weight) / out, out}, tensors.q_weight);
-  add(".q_groups", DType::kI16, {2 * groups}, tensors.q_groups);
-  add(".q_scale", DType::kI32, {groups, out / 8}, tensors.q_scale);
-  add(".q_scale_max", DType::kF16, {groups}, tensors.q_scale_max);
-  add(".q_invperm", DType::kI32, {std::ssize(tensors.q_invperm)}, tensors.q_invperm);
 }
 
 }  // namespace
@@ -90,27 +72,24 @@ fs::path JobFolder::part_path(std::size_t part) const {
 bool JobFolder::has_part(std::size_t part) const { return fs::exists(part_path(part)); }
 
 void JobFolder::save_part(std::size_t part, const std::vector<QuantizedLinear>& linears) const {
-  std::vector<Exl2Tensors> tensors;
-  for (const QuantizedLinear& linear : linears) tensors.push_back(pack_exl2(linear.matrix));
-  std::map<std::string, std::span<const std::byte>> bytes;
+  std::map<std::string, std::vector<std::byte>> bytes;
   std::vector<TensorPlan> plans;
+  SafetensorsMetadata metadata;
   Json reports = Json::array();
-  for (std::size_t i = 0; i < linears.size(); ++i) {
-    const QuantizedLinear& linear = linears[i];
-    std::vector<Piece> pieces;
-    add_pieces(linear.key, tensors[i], linear.matrix.out, pieces);
-    for (Piece& piece : pieces) {
-      bytes[piece.plan.name] = piece.bytes;
-      plans.push_back(std::move(piece.plan));
+  for (const QuantizedLinear& linear : linears) {
+    for (PackedTensor& tensor : packed_tensors(linear.key, linear.matrix)) {
+      bytes[tensor.plan.name] = std::move(tensor.bytes);
+      plans.push_back(std::move(tensor.plan));
     }
-    const auto weights = static_cast<double>(linear.matrix.in * linear.matrix.out);
-    const std::int64_t bits =
-        stored_bits(linear.matrix.groups, linear.matrix.in, linear.matrix.out);
+    metadata["format"] = format_tag(linear.matrix);
+    const SlotCodes& codes = codes_of(linear.matrix);
+    const auto weights = static_cast<double>(codes.in * codes.out);
     reports.push_back({{"key", linear.key},
-                       {"bits", static_cast<double>(bits) / weights},
+                       {"bits", static_cast<double>(stored_bits(linear.matrix)) / weights},
                        {"error", linear.power > 0 ? linear.error / linear.power : 0.0}});
   }
-  SafetensorsWriter writer(part_path(part), std::move(plans), {{"report", json_text(reports)}});
+  metadata["report"] = json_text(reports);
+  SafetensorsWriter writer(part_path(part), std::move(plans), metadata);
   for (const TensorPlan& plan : writer.tensors()) writer.write(bytes.at(plan.name));
   writer.commit();
 }
@@ -121,15 +100,17 @@ SafetensorsFile JobFolder::open_part(std::size_t part) const {
 
 std::map<std::string, std::vector<std::uint16_t>> part_rows(const SafetensorsFile& part) {
   std::map<std::string, std::vector<std::uint16_t>> rows;
+  const auto tag = part.metadata().find("format");
+  const std::string format = tag == part.metadata().end() ? std::string() : tag->second;
   for (const LinearReport& linear : part_reports(part)) {
-    const Exl2Matrix matrix = load_exl2_matrix(part, linear.key);
+    const WeightMatrix matrix = load_packed(part, linear.key, format);
     const std::vector<std::uint16_t> halves = dequantize_to_half(matrix);
+    const std::int64_t in = in_features(matrix), out = out_features(matrix);
     std::vector<std::uint16_t>& to = rows[linear.key];
     to.resize(halves.size());
-    for (std::int64_t i = 0; i < matrix.in; ++i) {
-      for (std::int64_t c = 0; c < matrix.out; ++c) {
-        to[static_cast<std::size_t>(c * matrix.in + i)] =
-            halves[static_cast<std::size_t>(i * matrix.out + c)];
+    for (std::int64_t i = 0; i < in; ++i) {
+      for (std::int64_t c = 0; c < out; ++c) {
+        to[static_cast<std::size_t>(c * in + i)] = halves[static_cast<std::size_t>(i * out + c)];
       }
     }
   }

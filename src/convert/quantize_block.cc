@@ -72,17 +72,18 @@ Wanted wanted_weights(Products& products, const LinearSite& linear, const Ordere
 
 class BlockQuantizer {
  public:
-  BlockQuantizer(ModelPart& block, Backend& backend, TwoPaths& paths,
+  BlockQuantizer(ModelPart& block, Backend& backend, TwoPaths& paths, const LinearRounder& rounder,
                  const QuantizeOptions& options)
       : block_(block),
         products_(backend),
         paths_(paths),
+        rounder_(rounder),
         options_(options),
         substitutes_(backend),
         original_inputs_(paths.chunks.size()),
         quantized_inputs_(paths.chunks.size()) {}
 
-  std::vector<QuantizedLinear> run(const std::map<std::string, GroupList>& groups) {
+  std::vector<QuantizedLinear> run() {
     std::vector<QuantizedLinear> results;
     for (std::size_t i = 0; i < paths_.chunks.size(); ++i) {
       advance(i, paths_.original[i], original_inputs_[i], -1, {});
@@ -91,10 +92,10 @@ class BlockQuantizer {
     for (int call = 0; !original_inputs_.front().empty(); ++call) {
       const InputStatistics inputs = compare_paths(call);
       const OrderedHessian hessian =
-          order_hessian(products_, inputs.hessian.view(), inputs.tokens, options_.damping);
+          order_hessian(products_, inputs.hessian.view(), inputs.tokens, options_.damping,
+                        rounder_.slot_order(inputs.hessian.view().rows()));
       for (std::size_t i = 0; i < readers_.size(); ++i) {
-        results.push_back(
-            quantize(*readers_[i], hessian, inputs.cross[i], groups.at(readers_[i]->key)));
+        results.push_back(quantize(*readers_[i], hessian, inputs.cross[i]));
       }
       for (std::size_t i = 0; i < paths_.chunks.size(); ++i) {
         advance(i, paths_.quantized[i], quantized_inputs_[i], call, {});
@@ -144,10 +145,10 @@ class BlockQuantizer {
   }
 
   QuantizedLinear quantize(const LinearSite& linear, const OrderedHessian& hessian,
-                           const Tensor& cross, const GroupList& groups) {
+                           const Tensor& cross) {
     const Wanted wanted = wanted_weights(products_, linear, hessian, &cross, options_.correction);
-    Rounding::Result rounded =
-        Rounding(products_, hessian, wanted.weights.view()).run(groups, options_.sweeps);
+    LinearRounder::Result rounded =
+        rounder_.round(products_, linear.key, hessian, wanted.weights.view());
     substitutes_.add(linear, decoded_rows(rounded.matrix));
     return {linear.key, std::move(rounded.matrix), linear.out(), rounded.error, wanted.power};
   }
@@ -155,6 +156,7 @@ class BlockQuantizer {
   ModelPart& block_;
   Products products_;
   TwoPaths& paths_;
+  const LinearRounder& rounder_;
   const QuantizeOptions& options_;
   Substitutes substitutes_;
   std::vector<Tensor> original_inputs_, quantized_inputs_;  // of the next call, per chunk
@@ -164,9 +166,9 @@ class BlockQuantizer {
 }  // namespace
 
 std::vector<QuantizedLinear> quantize_block(ModelPart& block, Backend& backend, TwoPaths& paths,
-                                            const std::map<std::string, GroupList>& groups,
+                                            const LinearRounder& rounder,
                                             const QuantizeOptions& options) {
-  return BlockQuantizer(block, backend, paths, options).run(groups);
+  return BlockQuantizer(block, backend, paths, rounder, options).run();
 }
 
 void replay_block(ModelPart& block, Backend& backend, TwoPaths& paths,
