@@ -131,6 +131,31 @@ TEST_F(GptqRounding, SweepsLowerTheLoss) {
   }
 }
 
+// When sweeps have nothing left to change, no scale and no zero point alone would lower the loss.
+TEST_F(GptqRounding, SweepsEndAtAnOptimumOfEveryScale) {
+  const Problem p = make_problem(128, 64, 6);
+  const GptqLayout layout{.bits = 3, .group_size = 64, .symmetric = false};
+  const OrderedHessian hessian = hessian_of(p, layout);
+  const Tensor wanted = wanted_of(p, hessian);
+  const GptqRounded m = round_gptq(products_, hessian, wanted.view(), layout, 30).matrix;
+  const auto loss = [&](const GptqRounded& matrix) {
+    return decoded_loss(matrix, decoded_rows(matrix), hessian.h.view(), wanted.view());
+  };
+  const double least = loss(m);
+  for (const std::size_t at : {0u, 29u, 63u, 64u, 100u, 127u}) {
+    for (const float ratio : {0.97f, 1.03f}) {
+      GptqRounded changed = m;
+      changed.scales[at] = float_to_half(half_to_float(m.scales[at]) * ratio);
+      EXPECT_GT(loss(changed), least) << "scale " << at << " times " << ratio;
+    }
+    for (const int shift : {-1, 1}) {
+      GptqRounded changed = m;
+      changed.zeros[at] = static_cast<std::uint8_t>(m.zeros[at] + shift);
+      EXPECT_GT(loss(changed), least) << "zero point " << at << " plus " << shift;
+    }
+  }
+}
+
 TEST_F(GptqRounding, DoesNotDependOnThreads) {
   const Problem p = make_problem(160, 192, 7);
   const GptqLayout layout{.bits = 3, .group_size = 32, .symmetric = false};
