@@ -1,4 +1,4 @@
-// convert: makes an EXL2 model from a plain one.
+// convert: makes an EXL2 or GPTQ model from a plain one.
 
 #include <algorithm>
 #include <cmath>
@@ -23,6 +23,7 @@
 #include "convert_plan.h"
 #include "convert_rates.h"
 #include "engine/open_model.h"
+#include "gptq_conversion.h"
 #include "results.h"
 #include "self_calibration.h"
 #include "usage_error.h"
@@ -83,6 +84,11 @@ void check_options(const ConvertOptions& options) {
   }
   if (options.rows < 1 || options.length < 32) {
     fail_usage("-r and -l: calibration takes 1 row or more of 32 tokens or more");
+  }
+  if (options.format == "gptq" || options.format == "gptq_v2") {
+    check_gptq_options(options);
+  } else if (options.format != "exl2") {
+    fail_usage("--format: '{}' should be exl2, gptq or gptq_v2", options.format);
   }
   if (options.measure_rows < 1) fail_usage("-mr: {} should be 1 or more", options.measure_rows);
   if (!options.report.empty()) check_output_file("--report", options.report);
@@ -290,6 +296,10 @@ void convert(ConvertOptions& options) {
   const std::unique_ptr<Backend> backend =
       open_backend("cpu", {.threads = static_cast<int>(options.threads)});
   PhaseProgress progress;
+  if (options.format != "exl2") {
+    return convert_to_gptq({options, model, calibration, *backend, normalized_folder(options.out),
+                            identity_of(model), std::ref(progress)});
+  }
   const ConvertArgs args{.backend = *backend,
                          .files = model.files,
                          .archs = options.archs,
@@ -327,7 +337,7 @@ Command convert_command() {
   Command command = make_command<ConvertOptions>(
       {"convert",
        "-i DIR -o WORK -cf OUT [-c TEXT] [-b BITS[,BITS…] | --target-size SIZE | --vram SIZE]",
-       "Convert a plain model to EXL2 at any average number of bits",
+       "Convert a plain model to EXL2 at any average number of bits, or to GPTQ",
        {{"Convert to 4 bits per weight, calibrated with what the model itself writes",
          "bitloom convert -i DIR -o WORK -cf DIR-exl2 -b 4.0"},
         {"Calibrate with texts: three rows of chats for each row of other text",
@@ -337,7 +347,9 @@ Command convert_command() {
         {"Three models from one measurement: DIR-exl2-3.0bpw, DIR-exl2-4.0bpw, DIR-exl2-5.0bpw",
          "bitloom convert -i DIR -o WORK -cf DIR-exl2 -b 3.0,4.0,5.0"},
         {"The best model that runs with 8192 tokens of context on a card of 24 GiB",
-         "bitloom convert -i DIR -o WORK -cf DIR-exl2 --vram 24GiB --ctx 8192"}}},
+         "bitloom convert -i DIR -o WORK -cf DIR-exl2 --vram 24GiB --ctx 8192"},
+        {"Convert to GPTQ with 4 bits and groups of 128",
+         "bitloom convert -i DIR -o WORK -cf DIR-gptq --format gptq -b 4"}}},
       convert);
   command.execute = [execute = command.execute](std::span<const std::string> words) {
     execute(with_long_names(words));

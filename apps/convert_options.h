@@ -14,12 +14,18 @@ struct ConvertOptions {
   std::string work;
   std::string out;
   std::vector<std::string> calibration;
+  std::string format = "exl2";
   std::string bits;
   ByteSize target_size;
   ByteSize vram;
   std::int64_t context = 0;
   std::string cache;
   std::int64_t head_bits = 6;
+  std::int64_t group_size = 128;
+  bool asym = false;
+  bool desc_act = false;
+  bool natural_order = false;
+  bool min_max = false;
   std::int64_t rows = 32;
   std::int64_t measure_rows = 4;
   std::int64_t length = 2048;
@@ -48,6 +54,7 @@ struct ConvertOptions {
     v(force, {"--force", "", "replace the model that is already in OUT"});
     v(shard_mib, {"--shard_size", "MIB", "limit of one weight file, 0: none; also -ss"});
     v(json, {"--json", "", "print the report as JSON"});
+    v(format, {"--format", "NAME", "exl2, gptq, or gptq_v2 (zero points stored as they are)"});
     v(report, {"--report", "FILE.html", "also write the report as one page with plots"});
     v(measurement, {"-m,--measurement", "FILE",
                     "measurement.json to use in place of measuring, ours or that of ExLlamaV2"});
@@ -64,6 +71,13 @@ struct ConvertOptions {
     v(damping, {"--damping", "X", "added to Hessians, relative to their mean diagonal"});
     v(sweeps, {"--sweeps", "N", "passes that improve codes and scales after rounding"});
     v(correction, {"--correction", "X", "how much of earlier errors is corrected, 0 to 1"});
+    v.group("GPTQ, where -b is 2, 3, 4 or 8 and the head stays as it is");
+    v(group_size, {"--group_size", "N", "inputs that share a scale: 32, 64, 128 …; -1: all"});
+    v(asym, {"--asym", "", "zero points are free, not in the middle"});
+    v(desc_act, {"--desc_act", "", "groups are made of inputs by importance (g_idx)"});
+    v(natural_order,
+      {"--natural_order", "", "round inputs as they come, not important ones first"});
+    v(min_max, {"--min_max", "", "scales span all weights, without a search; to compare with"});
     v.group("Calibration");
     v(calibration,
       {"-c,--cal_dataset", "FILE[:WEIGHT]", "plain text, .jsonl or .parquet; may be repeated",

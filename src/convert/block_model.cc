@@ -40,8 +40,8 @@ LinearSite site_of(ModelLoader& loader, std::int32_t id) {
          origin.module);
   }
   if (dense->in() % 32 != 0) {
-    fail(ErrorCode::kUnsupported, "{} has {} inputs; EXL2 needs a multiple of 32", origin.module,
-         dense->in());
+    fail(ErrorCode::kUnsupported, "{} has {} inputs; EXL2 and GPTQ need a multiple of 32",
+         origin.module, dense->in());
   }
   return {.key = origin.module, .id = id, .weight = dense->weight.view, .bias = dense->bias.view};
 }

@@ -2,22 +2,13 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/sip_hash.h"
+#include "convert/conversion_source.h"
 #include "convert/exl2_output.h"
 #include "convert/head_mix.h"
 #include "convert/measure_model.h"
 
 namespace bl {
 namespace {
-
-Hash128 hash_of(const Calibration& calibration) {
-  SipHash hash;
-  for (const auto& row : calibration.rows) {
-    hash.update(static_cast<std::uint64_t>(row.size()));
-    hash.update(std::as_bytes(std::span(row)));
-  }
-  return hash.finish();
-}
 
 constexpr std::int64_t kComparedPositions = 2048;  // of the calibration, by OutputQuality
 
@@ -51,20 +42,11 @@ std::int64_t slots_of(const GroupList& groups) {
   return slots;
 }
 
-void check_source(const ModelLoader& loader, const Calibration& calibration) {
-  if (calibration.rows.empty()) {
-    fail(ErrorCode::kInvalidArgument, "there are no calibration rows");
-  }
-  if (!loader.spec().runs_each_once()) {
-    fail(ErrorCode::kUnsupported, "a model with a layer map cannot be converted");
-  }
-}
-
 }  // namespace
 
 Converter::Converter(const ConvertArgs& args)
     : args_(args), loader_(args.backend, args.files, load_options(args)) {
-  check_source(loader_, args.calibration);
+  check_conversion_source(loader_, args.calibration);
   const auto add = [&](const LinearSite& site, const std::string& key, GroupList groups) {
     linears_.push_back({key, site.in(), site.padded_out(), std::move(groups)});
     weights_[key] = site.in() * site.out();
@@ -160,28 +142,19 @@ const RateFolder& Converter::folder_of(double bits) {
       .first->second;
 }
 
-TwoPaths Converter::embedded_rows(ModelPart& ends) const {
-  TwoPaths paths;
-  for (const auto& row : args_.calibration.rows) {
-    paths.chunks.emplace_back(std::span(&row, 1));
-    paths.original.push_back(ends.embed(paths.chunks.back()));
-    paths.quantized.push_back(ends.embed(paths.chunks.back()));
-  }
-  return paths;
-}
-
 void Converter::quantize(double bits) {
   const RateFolder& rate = folder_of(bits);
   const std::size_t parts = blocks() + 1;
   if (rate.has_part(parts - 1)) return;
   std::map<std::string, GroupList> groups;
   for (const PlannedMatrix& matrix : matrices(bits)) groups[matrix.key] = matrix.groups;
+  const Exl2Rounder rounder(groups, args_.quantize.sweeps);
   const auto report = [&, phase = "quantize " + rate_name(bits)](std::size_t done) {
     if (!args_.progress) return;
     args_.progress(phase, static_cast<std::int64_t>(done), static_cast<std::int64_t>(parts));
   };
   ModelPart ends = ModelPart::ends(loader_, args_.backend);
-  TwoPaths paths = embedded_rows(ends);
+  TwoPaths paths = start_paths(ends, args_.calibration);
   std::vector<double> block_errors;
   for (std::size_t i = 0; i < blocks(); ++i) {
     report(i);
@@ -189,7 +162,7 @@ void Converter::quantize(double bits) {
     if (rate.has_part(i)) {
       replay_block(block, args_.backend, paths, part_rows(rate.open_part(i)));
     } else {
-      rate.save_part(i, quantize_block(block, args_.backend, paths, groups, args_.quantize));
+      rate.save_part(i, quantize_block(block, args_.backend, paths, rounder, args_.quantize));
     }
     block_errors.push_back(stream_error(paths));
   }

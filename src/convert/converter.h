@@ -77,7 +77,6 @@ class Converter {
  private:
   std::size_t blocks() const { return loader_.spec().order.size(); }
   const RateFolder& folder_of(double bits);
-  TwoPaths embedded_rows(ModelPart& ends) const;
   void read_measurement();
 
   const ConvertArgs& args_;

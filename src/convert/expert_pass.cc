@@ -102,7 +102,8 @@ class ExpertPass {
     }
     const Tensor sum = zero_matrix(x.columns(), x.columns());
     args_.products.add_upper_gram(sum.view(), columns.view());
-    return order_hessian(args_.products, sum.view(), tokens_, args_.damping);
+    return order_hessian(args_.products, sum.view(), tokens_, args_.damping,
+                         args_.slot_order(x.columns()));
   }
 
   // act(gate(x)) · up(x), F32 [rows, intermediate].

@@ -12,6 +12,8 @@ struct ExpertPassArgs {
   Products& products;
   std::span<const CallInput> inputs;  // of one layer of routed experts, per chunk
   double damping = 0.01;
+  // The order of the slots of an input with so many channels.
+  std::function<SlotOrder(std::int64_t in)> slot_order = [](std::int64_t) { return SlotOrder{}; };
 };
 
 // Receives a linear of an expert and the Hessian of its input, and returns the matrix that the

@@ -2,9 +2,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "convert/planned_model.h"
+#include "convert/packed_tensors.h"
 #include "format/dequantize.h"
-#include "format/exl2.h"
 #include "format/safetensors_writer.h"
 
 namespace bl {
@@ -46,13 +45,6 @@ std::string changed_key(const Json& before, const Json& now) {
     if (!before.contains(key) || before[key] != value) return key;
   }
   return "version";
-}
-
-// The bytes of the five tensors, in the order of exl2_tensors().
-std::vector<std::span<const std::byte>> bytes_of(const Exl2Tensors& tensors) {
-  const auto bytes = [](const auto& values) { return std::as_bytes(std::span(values)); };
-  return {bytes(tensors.q_weight), bytes(tensors.q_groups), bytes(tensors.q_scale),
-          bytes(tensors.q_scale_max), bytes(tensors.q_invperm)};
 }
 
 }  // namespace
@@ -143,28 +135,23 @@ bool RateFolder::has_part(std::size_t part) const { return fs::exists(part_path(
 
 void RateFolder::save_part(std::size_t part, const std::vector<QuantizedLinear>& linears,
                            const Json& quality) const {
-  std::vector<Exl2Tensors> tensors;
-  for (const QuantizedLinear& linear : linears) tensors.push_back(pack_exl2(linear.matrix));
-  std::map<std::string, std::span<const std::byte>> bytes;
+  std::map<std::string, std::vector<std::byte>> bytes;
   std::vector<TensorPlan> plans;
+  SafetensorsMetadata metadata;
   Json reports = Json::array();
-  for (std::size_t i = 0; i < linears.size(); ++i) {
-    const QuantizedLinear& linear = linears[i];
-    const std::vector<std::span<const std::byte>> pieces = bytes_of(tensors[i]);
-    const std::vector<TensorPlan> own =
-        exl2_tensors({linear.key, linear.matrix.in, linear.matrix.out, linear.matrix.groups});
-    for (std::size_t k = 0; k < own.size(); ++k) {
-      bytes[own[k].name] = pieces[k];
-      plans.push_back(own[k]);
+  for (const QuantizedLinear& linear : linears) {
+    for (PackedTensor& tensor : packed_tensors(linear.key, linear.matrix)) {
+      bytes[tensor.plan.name] = std::move(tensor.bytes);
+      plans.push_back(std::move(tensor.plan));
     }
-    const auto weights = static_cast<double>(linear.matrix.in * linear.matrix.out);
-    const std::int64_t bits =
-        stored_bits(linear.matrix.groups, linear.matrix.in, linear.matrix.out);
+    metadata["format"] = format_tag(linear.matrix);
+    const SlotCodes& codes = codes_of(linear.matrix);
+    const auto weights = static_cast<double>(codes.in * codes.out);
     reports.push_back({{"key", linear.key},
-                       {"bits", static_cast<double>(bits) / weights},
+                       {"bits", static_cast<double>(stored_bits(linear.matrix)) / weights},
                        {"error", linear.power > 0 ? linear.error / linear.power : 0.0}});
   }
-  SafetensorsMetadata metadata{{"report", json_text(reports)}};
+  metadata["report"] = json_text(reports);
   if (!quality.is_null()) metadata["quality"] = json_text(quality);
   SafetensorsWriter writer(part_path(part), std::move(plans), metadata);
   for (const TensorPlan& plan : writer.tensors()) writer.write(bytes.at(plan.name));
@@ -177,15 +164,17 @@ SafetensorsFile RateFolder::open_part(std::size_t part) const {
 
 std::map<std::string, std::vector<std::uint16_t>> part_rows(const SafetensorsFile& part) {
   std::map<std::string, std::vector<std::uint16_t>> rows;
+  const auto tag = part.metadata().find("format");
+  const std::string format = tag == part.metadata().end() ? std::string() : tag->second;
   for (const LinearReport& linear : part_reports(part)) {
-    const Exl2Matrix matrix = load_exl2_matrix(part, linear.key);
+    const WeightMatrix matrix = load_packed(part, linear.key, format);
     const std::vector<std::uint16_t> halves = dequantize_to_half(matrix);
+    const std::int64_t in = in_features(matrix), out = out_features(matrix);
     std::vector<std::uint16_t>& to = rows[linear.key];
     to.resize(halves.size());
-    for (std::int64_t i = 0; i < matrix.in; ++i) {
-      for (std::int64_t c = 0; c < matrix.out; ++c) {
-        to[static_cast<std::size_t>(c * matrix.in + i)] =
-            halves[static_cast<std::size_t>(i * matrix.out + c)];
+    for (std::int64_t i = 0; i < in; ++i) {
+      for (std::int64_t c = 0; c < out; ++c) {
+        to[static_cast<std::size_t>(c * in + i)] = halves[static_cast<std::size_t>(i * out + c)];
       }
     }
   }

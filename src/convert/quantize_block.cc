@@ -73,17 +73,18 @@ Wanted wanted_weights(Products& products, const LinearSite& linear, const Ordere
 
 class BlockQuantizer {
  public:
-  BlockQuantizer(ModelPart& block, Backend& backend, TwoPaths& paths,
+  BlockQuantizer(ModelPart& block, Backend& backend, TwoPaths& paths, const LinearRounder& rounder,
                  const QuantizeOptions& options)
       : block_(block),
         products_(backend),
         paths_(paths),
+        rounder_(rounder),
         options_(options),
         substitutes_(backend),
         original_inputs_(paths.chunks.size()),
         quantized_inputs_(paths.chunks.size()) {}
 
-  std::vector<QuantizedLinear> run(const std::map<std::string, GroupList>& groups) {
+  std::vector<QuantizedLinear> run() {
     std::vector<QuantizedLinear> results;
     for (std::size_t i = 0; i < paths_.chunks.size(); ++i) {
       advance(i, paths_.original[i], original_inputs_[i], -1, {});
@@ -91,12 +92,12 @@ class BlockQuantizer {
     }
     for (int call = 0; !original_inputs_.front().x.empty(); ++call) {
       if (original_inputs_.front().routed) {
-        quantize_experts(groups, results);
+        quantize_experts(results);
         for (std::size_t i = 0; i < paths_.chunks.size(); ++i) {
           advance(i, paths_.original[i], original_inputs_[i], call, {});
         }
       } else {
-        quantize_readers(compare_paths(call), groups, results);
+        quantize_readers(compare_paths(call), results);
       }
       for (std::size_t i = 0; i < paths_.chunks.size(); ++i) {
         advance(i, paths_.quantized[i], quantized_inputs_[i], call, {});
@@ -165,32 +166,32 @@ class BlockQuantizer {
   }
 
   // The linears that read one input.
-  void quantize_readers(InputStatistics inputs, const std::map<std::string, GroupList>& groups,
-                        std::vector<QuantizedLinear>& results) {
+  void quantize_readers(InputStatistics inputs, std::vector<QuantizedLinear>& results) {
     if (readers_.empty()) return;
     const OrderedHessian hessian =
-        order_hessian(products_, inputs.hessian.view(), inputs.tokens, options_.damping);
+        order_hessian(products_, inputs.hessian.view(), inputs.tokens, options_.damping,
+                      rounder_.slot_order(inputs.hessian.view().rows()));
     for (const LinearSite* linear : readers_) {
       const Tensor cross = cross_of(inputs, *linear);
-      results.push_back(quantize(*linear, hessian, &cross, groups.at(linear->key)));
+      results.push_back(quantize(*linear, hessian, &cross));
     }
   }
 
   // Experts have no wanted outputs of the original path: there, other tokens may have chosen them.
-  void quantize_experts(const std::map<std::string, GroupList>& groups,
-                        std::vector<QuantizedLinear>& results) {
-    for_each_expert({block_, products_, quantized_inputs_, options_.damping},
-                    [&](const LinearSite& linear, const OrderedHessian& hessian) {
-                      results.push_back(quantize(linear, hessian, nullptr, groups.at(linear.key)));
-                      return substitutes_.map()->at(linear.packed);
-                    });
+  void quantize_experts(std::vector<QuantizedLinear>& results) {
+    ExpertPassArgs args{block_, products_, quantized_inputs_, options_.damping};
+    args.slot_order = [&](std::int64_t in) { return rounder_.slot_order(in); };
+    for_each_expert(args, [&](const LinearSite& linear, const OrderedHessian& hessian) {
+      results.push_back(quantize(linear, hessian, nullptr));
+      return substitutes_.map()->at(linear.packed);
+    });
   }
 
   QuantizedLinear quantize(const LinearSite& linear, const OrderedHessian& hessian,
-                           const Tensor* cross, const GroupList& groups) {
+                           const Tensor* cross) {
     const Wanted wanted = wanted_weights(products_, linear, hessian, cross, options_.correction);
-    Rounding::Result rounded =
-        Rounding(products_, hessian, wanted.weights.view()).run(groups, options_.sweeps);
+    LinearRounder::Result rounded =
+        rounder_.round(products_, linear.key, hessian, wanted.weights.view());
     substitutes_.add(linear, decoded_rows(rounded.matrix));
     return {linear.key, std::move(rounded.matrix), linear.out(), rounded.error, wanted.power};
   }
@@ -198,6 +199,7 @@ class BlockQuantizer {
   ModelPart& block_;
   Products products_;
   TwoPaths& paths_;
+  const LinearRounder& rounder_;
   const QuantizeOptions& options_;
   Substitutes substitutes_;
   std::vector<CallInput> original_inputs_, quantized_inputs_;  // of the next call, per chunk
@@ -207,9 +209,9 @@ class BlockQuantizer {
 }  // namespace
 
 std::vector<QuantizedLinear> quantize_block(ModelPart& block, Backend& backend, TwoPaths& paths,
-                                            const std::map<std::string, GroupList>& groups,
+                                            const LinearRounder& rounder,
                                             const QuantizeOptions& options) {
-  return BlockQuantizer(block, backend, paths, options).run(groups);
+  return BlockQuantizer(block, backend, paths, rounder, options).run();
 }
 
 void replay_block(ModelPart& block, Backend& backend, TwoPaths& paths,

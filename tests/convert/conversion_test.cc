@@ -4,7 +4,6 @@
 
 #include <cmath>
 #include <map>
-#include <random>
 
 #include "../engine/tiny_model.h"
 #include "../model/golden.h"
@@ -15,6 +14,7 @@
 #include "format/dequantize.h"
 #include "format/load_weight_matrix.h"
 #include "format/safetensors_folder.h"
+#include "random_rows.h"
 #include "support/data.h"
 
 namespace bl::test {
@@ -22,17 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Calibration random_rows(std::int64_t rows, std::int64_t length) {
-  std::mt19937 random(4);
-  Calibration result;
-  for (std::int64_t r = 0; r < rows; ++r) {
-    auto& row = result.rows.emplace_back();
-    for (std::int64_t i = 0; i < length; ++i) {
-      row.push_back(static_cast<std::int32_t>(random() % 256));
-    }
-  }
-  return result;
-}
+constexpr int kIds = 256;  // of the tiny model
 
 struct Stopped {};
 
@@ -85,7 +75,7 @@ class Conversion : public testing::Test {
   int last_calls_ = 0;  // of progress
   fs::path root_ = scratch_dir("conversion");
   ModelFiles files_ = open_model_folder(make_tiny_model("conversion-model"));
-  Calibration rows_ = random_rows(6, 96);
+  Calibration rows_ = random_rows(6, 96, kIds);
 };
 
 // Every linear is there in EXL2 with the planned rate, everything else in binary16.
@@ -109,7 +99,7 @@ TEST_F(Conversion, WritesAModelThatLoads) {
 TEST_F(Conversion, KeepsTheOutputTheBetterTheMoreBits) {
   const auto logits = [](const ModelFiles& files) {
     GoldenRun run("cpu", files, CacheType::kF32);
-    return run.logits({random_rows(1, 40).rows[0]})[0];
+    return run.logits({random_rows(1, 40, kIds).rows[0]})[0];
   };
   const std::vector<float> base = logits(files_);
   double last = 1e30;
