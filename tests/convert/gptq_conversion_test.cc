@@ -46,7 +46,7 @@ class GptqConversionTest : public testing::Test {
                                .layout = settings.layout,
                                .quantize = {},
                                .source = "tiny",
-                               .progress = [&](const char*, std::int64_t, std::int64_t) {
+                               .progress = [&](const std::string&, std::int64_t, std::int64_t) {
                                  if (calls++ >= settings.stop_after) throw StoppedHere();
                                }};
     GptqConverter converter(args);
