@@ -1,6 +1,7 @@
-// convert: makes an EXL2 model from a plain one.
+// convert: makes an EXL2 or GPTQ model from a plain one.
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <memory>
 
@@ -12,13 +13,19 @@
 #include "base/pending_folder.h"
 #include "base/progress.h"
 #include "base/terminal.h"
+#include "chat_frame.h"
 #include "command.h"
 #include "companion_files.h"
 #include "convert/converter.h"
+#include "convert/rate_choice.h"
+#include "convert/report_page.h"
 #include "convert_options.h"
+#include "convert_plan.h"
+#include "convert_rates.h"
 #include "engine/open_model.h"
-#include "format/safetensors_folder.h"
+#include "gptq_conversion.h"
 #include "results.h"
+#include "self_calibration.h"
 #include "usage_error.h"
 
 namespace bl {
@@ -56,24 +63,52 @@ std::string identity_of(const OpenedModel& model) {
   return text;
 }
 
+// That a file cannot be written should not be noticed after hours.
+void check_output_file(const char* flag, const fs::path& file) {
+  if (fs::is_directory(file)) {
+    fail_usage("{}: {} is a folder; give the name of a file", flag, file.string());
+  }
+  const fs::path folder = fs::absolute(file).parent_path();
+  if (!fs::is_directory(folder)) fail_usage("{}: there is no folder {}", flag, folder.string());
+}
+
 void check_options(const ConvertOptions& options) {
   if (options.in.empty()) fail_usage("-i DIR is missing: the model folder to convert");
   if (options.work.empty()) fail_usage("-o DIR is missing: the working folder of the job");
-  if (options.out.empty()) fail_usage("-cf OUT is missing: the folder of the converted model");
-  if (options.calibration.empty()) {
-    fail_usage("-c FILE is missing: text to calibrate with (plain text or JSON lines)");
+  const bool only_measures = !options.output_measurement.empty();
+  if (options.out.empty() && !only_measures) {
+    fail_usage("-cf OUT is missing: the folder of the converted model");
   }
-  if (!(options.bits >= 2.0 && options.bits <= 8.0)) {
-    fail_usage("-b: {} is not in 2 … 8", options.bits);
+  if (only_measures && !(options.out.empty() && options.measurement.empty())) {
+    fail_usage("-om stops after measuring, so it goes with neither -cf nor -m");
   }
   if (options.rows < 1 || options.length < 32) {
     fail_usage("-r and -l: calibration takes 1 row or more of 32 tokens or more");
   }
+  if (options.format == "gptq" || options.format == "gptq_v2") {
+    check_gptq_options(options);
+  } else if (options.format != "exl2") {
+    fail_usage("--format: '{}' should be exl2, gptq or gptq_v2", options.format);
+  }
   if (options.measure_rows < 1) fail_usage("-mr: {} should be 1 or more", options.measure_rows);
+  if (!options.report.empty()) check_output_file("--report", options.report);
+  if (only_measures) check_output_file("-om", options.output_measurement);
 }
 
 Calibration calibrate(const ConvertOptions& options, const OpenedModel& model) {
-  const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(model);
+  if (options.calibration.empty()) {
+    return calibrate_from_itself({.model = model,
+                                  .source = identity_of(model),
+                                  .archs = options.archs,
+                                  .threads = options.threads,
+                                  .rows = options.rows,
+                                  .length = options.length,
+                                  .seed = options.seed,
+                                  .work = options.work,
+                                  .restart = options.no_resume});
+  }
+  const std::shared_ptr<const Tokenizer> tokenizer = load_tokenizer(model);
+  const ModelText text(tokenizer, options.in);
   CalibrationArgs args{.tokenizer = *tokenizer,
                        .files = {},
                        .rows = options.rows,
@@ -82,35 +117,34 @@ Calibration calibrate(const ConvertOptions& options, const OpenedModel& model) {
   for (const std::string& file : options.calibration) {
     args.files.push_back(parse_calibration_file(file));
   }
+  if (text.has_chat_template()) {
+    args.render = [&](const OrderedJson& messages) { return render_conversation(text, messages); };
+  }
   return read_calibration(args);
 }
 
-void print_plan(const ConvertOptions& options, const Calibration& calibration) {
+void print_calibration(const ConvertOptions& options, const Calibration& calibration) {
   log_info("calibration: {} rows, {} tokens (seed {})", calibration.rows.size(),
            calibration.tokens(), options.seed);
   for (const std::string& source : calibration.sources) log_info("  {}", source);
 }
 
-void print_report(const ConvertOptions& options, const ConvertReport& report) {
-  if (options.json) return write_json(to_json(report));
-  std::string text =
-      fmt::format("{:<44} {:>7} {:>12} {:>12}\n", "linear", "bits", "rel. error", "KL share");
-  for (const LinearReport& linear : report.linears) {
-    text += fmt::format("{:<44} {:>7.3f} {:>12.3e} {:>12.3e}\n", linear.key, linear.bits,
-                        linear.relative_error, linear.predicted_kl);
-  }
-  text += fmt::format(
-      "{:.4f} bits per weight, {} in {}; predicted KL divergence {:.4f} (no plan within these bits "
-      "is below {:.4f})\n",
-      report.bits_per_weight, human_bytes(static_cast<double>(report.bytes)), options.out,
-      report.predicted_kl, report.bound);
-  write_result(text);
+// The folder of the model of one rate: OUT itself where there is no other.
+fs::path result_folder(const ConvertOptions& options, std::size_t rates, double bits) {
+  const fs::path out = normalized_folder(options.out);
+  return rates == 1 ? out : fs::path(out.string() + "-" + rate_name(bits));
+}
+
+// Whether the model is there because the job has written it.
+bool is_written(const ConvertOptions& options, const fs::path& result, double bits) {
+  return !options.force && !options.no_resume &&
+         written_rate(options.work, result) == rate_name(bits);
 }
 
 // A bar for each phase.
 class PhaseProgress {
  public:
-  void operator()(const char* phase, std::int64_t done, std::int64_t total) {
+  void operator()(const std::string& phase, std::int64_t done, std::int64_t total) {
     check_interrupt();
     if (phase != phase_) {
       bar_.reset();
@@ -125,52 +159,169 @@ class PhaseProgress {
   std::unique_ptr<Progress> bar_;
 };
 
+// Makes the models of all rates, and says what became of them.
+class ConvertRun {
+ public:
+  ConvertRun(const ConvertOptions& options, const OpenedModel& model, const ConvertArgs& args)
+      : options_(options), model_(model), args_(args), converter_(args) {}
+
+  void run(std::vector<double> rates) {
+    const bool only_measures = !options_.output_measurement.empty();
+    if (only_measures) rates.clear();
+    check_rates(rates);
+    std::optional<SizeLimit> limit;
+    if (rates.empty() && !only_measures) {
+      limit = limit_of(options_, args_, converter_);
+      check_limit(converter_.linears(), *limit);
+    }
+    plan_conversion(options_, converter_, args_.calibration, planned(rates, limit));
+    converter_.measure();
+    if (only_measures) return write_measurement();
+    if (limit) {
+      rates.push_back(largest_rate(converter_.rates(), *limit,
+                                   [&](double rate) { return converter_.matrices(rate); }));
+      check_result(rates[0], 1);
+    }
+    for (const double bits : rates) converter_.plan(bits);  // all can be reached
+    std::vector<ConvertReport> reports;
+    Json results = Json::array();
+    for (const double bits : rates) {
+      const fs::path result = result_folder(options_, rates.size(), bits);
+      reports.push_back(make(bits, result));
+      show(reports.back(), result, results);
+    }
+    if (options_.json) write_json({{"results", std::move(results)}});
+    if (options_.report.empty()) return;
+    const std::string name = fs::path(normalized_folder(options_.in)).filename().string();
+    write_file_atomically(options_.report, report_page(name, reports));
+    log_info("report: {}", options_.report);
+  }
+
+  // Throws where the model of a rate may not be written.
+  static void check_result(const ConvertOptions& options, const fs::path& result, double bits) {
+    if (is_written(options, result, bits)) return;
+    const std::vector<fs::path> sources{options.in, options.work};
+    check_new_folder(result, options.force, sources);
+  }
+
+ private:
+  void write_measurement() const {
+    write_file_atomically(options_.output_measurement,
+                          json_text(to_json(*converter_.measurement())) + "\n");
+    log_info("measurement: {}", options_.output_measurement);
+  }
+
+  void check_result(double bits, std::size_t rates) const {
+    check_result(options_, result_folder(options_, rates, bits), bits);
+  }
+
+  void check_rates(const std::vector<double>& rates) const {
+    const RateRange range = converter_.rates();
+    for (const double bits : rates) {
+      if (bits >= range.least) continue;
+      fail(ErrorCode::kInvalidArgument,
+           "{} bits per weight cannot be reached: this model takes {:.3f} to {:.3f}", bits,
+           range.least, range.most);
+    }
+  }
+
+  std::vector<PlannedRate> planned(const std::vector<double>& rates,
+                                   const std::optional<SizeLimit>& limit) const {
+    const std::span<const PlannedMatrix> linears = converter_.linears();
+    const RateRange range = reachable_rates(linears);
+    const std::uint64_t least =
+        file_bytes_of(options_, args_, converter_, cheapest_matrices(linears));
+    const auto bytes_of = [&](double bits) {
+      return least + bytes_at(linears, std::min(bits, range.most)) - bytes_at(linears, range.least);
+    };
+    if (limit) {
+      const std::uint64_t bytes = std::min(limit->bytes, bytes_of(range.most));
+      return {{std::nullopt, bytes, normalized_folder(options_.out)}};
+    }
+    std::vector<PlannedRate> planned;
+    for (const double bits : rates) {
+      planned.push_back({bits, bytes_of(bits), result_folder(options_, rates.size(), bits)});
+    }
+    return planned;
+  }
+
+  ConvertReport make(double bits, const fs::path& result) {
+    const BitPlan& plan = converter_.plan(bits);
+    const std::uint64_t bytes =
+        file_bytes_of(options_, args_, converter_, converter_.matrices(bits));
+    std::string prediction;
+    if (std::isfinite(plan.predicted_kl)) {
+      prediction = fmt::format(", predicted KL divergence {:.4f}", plan.predicted_kl);
+    }
+    log_info("{}: {:.4f} bits per weight, {}{}", rate_name(bits), plan.bits_per_weight,
+             human_bytes(static_cast<double>(bytes)), prediction);
+    converter_.quantize(bits);
+    if (is_written(options_, result, bits)) return converter_.report(bits, bytes);
+    PendingFolder pending(result);
+    const ConvertReport report = converter_.write(bits, pending.path(), shard_bytes_of(options_));
+    write_companions(model_, pending.path());
+    // A folder that --force replaces counts as written only when it is; elsewhere there is none
+    // yet, so that a kill between the two leaves nothing that has to be done again.
+    if (!options_.force) note_written(options_.work, result, bits);
+    pending.put_in_place();
+    if (options_.force) note_written(options_.work, result, bits);
+    return report;
+  }
+
+  void show(const ConvertReport& report, const fs::path& result, Json& results) const {
+    const std::string warning = perplexity_warning(report);
+    if (!warning.empty()) log_warning("{}: {}", rate_name(report.target_bits), warning);
+    if (!options_.json) return write_result(to_text(report, result.string()));
+    Json entry = to_json(report);
+    entry["folder"] = result.string();
+    results.push_back(std::move(entry));
+  }
+
+  const ConvertOptions& options_;
+  const OpenedModel& model_;
+  const ConvertArgs& args_;
+  Converter converter_;
+};
+
 void convert(ConvertOptions& options) {
   check_options(options);
-  const fs::path target = normalized_folder(options.out);
-  const std::vector<fs::path> sources{options.in, options.work};
-  check_new_folder(target, options.force, sources);
+  const std::vector<double> rates = listed_rates(options);
+  for (const double bits : options.out.empty() ? std::vector<double>{} : rates) {
+    ConvertRun::check_result(options, result_folder(options, rates.size(), bits), bits);
+  }
   const OpenedModel model = open_model(options.in, options.archs);
   if (!model.note.empty()) log_info("{}", model.note);
   const Calibration calibration = calibrate(options, model);
-  print_plan(options, calibration);
+  print_calibration(options, calibration);
   const std::unique_ptr<Backend> backend =
       open_backend("cpu", {.threads = static_cast<int>(options.threads)});
   PhaseProgress progress;
-  ConvertArgs args{.backend = *backend,
-                   .files = model.files,
-                   .archs = options.archs,
-                   .calibration = calibration,
-                   .work = options.work,
-                   .restart = options.no_resume,
-                   .bits = options.bits,
-                   .head_bits = static_cast<int>(options.head_bits),
-                   .measure_rows = std::min(options.measure_rows, options.rows),
-                   .quantize = {.damping = options.damping,
-                                .sweeps = static_cast<int>(options.sweeps),
-                                .correction = options.correction},
-                   .source = identity_of(model),
-                   .progress = std::ref(progress)};
-  Converter converter(args);
-  converter.measure();
-  const BitPlan& plan = converter.plan();
-  log_info("plan: {:.4f} bits per weight, predicted KL divergence {:.4f}", plan.bits_per_weight,
-           plan.predicted_kl);
-  converter.quantize();
-  PendingFolder pending(target);
-  const std::uint64_t shard =
-      options.shard_mib > 0 ? static_cast<std::uint64_t>(options.shard_mib) << 20 : UINT64_MAX;
-  const ConvertReport report = converter.write(pending.path(), shard);
-  write_companions(model, pending.path());
-  pending.put_in_place();
-  print_report(options, report);
+  if (options.format != "exl2") {
+    return convert_to_gptq({options, model, calibration, *backend, normalized_folder(options.out),
+                            identity_of(model), std::ref(progress)});
+  }
+  const ConvertArgs args{.backend = *backend,
+                         .files = model.files,
+                         .archs = options.archs,
+                         .calibration = calibration,
+                         .work = options.work,
+                         .restart = options.no_resume,
+                         .measurement = options.measurement,
+                         .head_bits = static_cast<int>(options.head_bits),
+                         .measure_rows = std::min(options.measure_rows, options.rows),
+                         .quantize = {.damping = options.damping,
+                                      .sweeps = static_cast<int>(options.sweeps),
+                                      .correction = options.correction},
+                         .source = identity_of(model),
+                         .progress = std::ref(progress)};
+  ConvertRun(options, model, args).run(rates);
 }
 
 // The reference's option names of several letters after one dash, as their long forms.
 std::vector<std::string> with_long_names(std::span<const std::string> words) {
   static const std::map<std::string, std::string> kLong{
       {"-cf", "--compile_full"}, {"-hb", "--head_bits"}, {"-mr", "--measurement_rows"},
-      {"-ss", "--shard_size"},   {"-nr", "--no_resume"},
+      {"-ss", "--shard_size"},   {"-nr", "--no_resume"}, {"-om", "--output_measurement"},
   };
   std::vector<std::string> result;
   for (const std::string& word : words) {
@@ -185,12 +336,20 @@ std::vector<std::string> with_long_names(std::span<const std::string> words) {
 Command convert_command() {
   Command command = make_command<ConvertOptions>(
       {"convert",
-       "-i DIR -o WORK -cf OUT -c TEXT [-b BITS]",
-       "Convert a plain model to EXL2 at any average number of bits",
-       {{"Convert to 4 bits per weight, calibrated with a text",
-         "bitloom convert -i DIR -o WORK -cf DIR-exl2 -b 4.0 -c text.txt"},
+       "-i DIR -o WORK -cf OUT [-c TEXT] [-b BITS[,BITS…] | --target-size SIZE | --vram SIZE]",
+       "Convert a plain model to EXL2 at any average number of bits, or to GPTQ",
+       {{"Convert to 4 bits per weight, calibrated with what the model itself writes",
+         "bitloom convert -i DIR -o WORK -cf DIR-exl2 -b 4.0"},
+        {"Calibrate with texts: three rows of chats for each row of other text",
+         "bitloom convert -i DIR -o WORK -cf DIR-exl2 -b 4.0 -c chats.jsonl:3 -c text.txt"},
         {"Go on after an interruption: the same command again",
-         "bitloom convert -i DIR -o WORK -cf DIR-exl2 -b 4.0 -c text.txt"}}},
+         "bitloom convert -i DIR -o WORK -cf DIR-exl2 -b 4.0"},
+        {"Three models from one measurement: DIR-exl2-3.0bpw, DIR-exl2-4.0bpw, DIR-exl2-5.0bpw",
+         "bitloom convert -i DIR -o WORK -cf DIR-exl2 -b 3.0,4.0,5.0"},
+        {"The best model that runs with 8192 tokens of context on a card of 24 GiB",
+         "bitloom convert -i DIR -o WORK -cf DIR-exl2 --vram 24GiB --ctx 8192"},
+        {"Convert to GPTQ with 4 bits and groups of 128",
+         "bitloom convert -i DIR -o WORK -cf DIR-gptq --format gptq -b 4"}}},
       convert);
   command.execute = [execute = command.execute](std::span<const std::string> words) {
     execute(with_long_names(words));

@@ -65,6 +65,8 @@ third_party_from_pkg_config(pcre2 libpcre2-8 pcre2-8)
 third_party_from_pkg_config(utf8proc libutf8proc utf8proc)
 third_party_from_pkg_config(edit libedit edit tinfo bsd md)
 third_party_from_pkg_config(openssl openssl ssl crypto)
+third_party_from_pkg_config(zlib zlib z)
+third_party_from_pkg_config(zstd libzstd zstd)
 
 find_package(fmt REQUIRED)
 get_target_property(fmt_type fmt::fmt TYPE)

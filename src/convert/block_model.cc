@@ -11,6 +11,14 @@ namespace {
 constexpr std::int64_t kLogitRows = 128;  // of the head at a time
 constexpr CacheTypes kExactCache{CacheType::kF32};
 
+// Routers and the gates of shared experts are small, and a changed choice of experts costs much.
+bool stays_plain(ModelLoader& loader, std::int32_t id) {
+  const LoadPlan& plan = loader.load_plan();
+  const LoadTask& task =
+      plan.tasks[static_cast<std::size_t>(plan.linears[static_cast<std::size_t>(id)])];
+  return task.target.role == Role::kRouter || task.target.role == Role::kSharedExpertGate;
+}
+
 // The weights of a linear, if conversion can take them as they are.
 LinearSite site_of(ModelLoader& loader, std::int32_t id) {
   const LoadPlan& plan = loader.load_plan();
@@ -32,8 +40,8 @@ LinearSite site_of(ModelLoader& loader, std::int32_t id) {
          origin.module);
   }
   if (dense->in() % 32 != 0) {
-    fail(ErrorCode::kUnsupported, "{} has {} inputs; EXL2 needs a multiple of 32", origin.module,
-         dense->in());
+    fail(ErrorCode::kUnsupported, "{} has {} inputs; EXL2 and GPTQ need a multiple of 32",
+         origin.module, dense->in());
   }
   return {.key = origin.module, .id = id, .weight = dense->weight.view, .bias = dense->bias.view};
 }
@@ -50,7 +58,7 @@ ModelPart::ModelPart(ModelLoader& loader, Backend& backend, const LoadRange& ran
   parts.max_out = totals.max_out;
   model_ = std::make_unique<Model>(backend, std::move(parts));
   model_->visit([&](const std::string&, Linear& linear) {
-    if (linear.empty()) return;
+    if (linear.empty() || stays_plain(loader, linear.id())) return;
     LinearSite site = site_of(loader, linear.id());
     site.packed = &linear.weight();
     linears_.push_back(std::move(site));
@@ -61,7 +69,6 @@ ModelPart::ModelPart(ModelLoader& loader, Backend& backend, const LoadRange& ran
 ModelPart ModelPart::block(ModelLoader& loader, Backend& backend, std::size_t number) {
   const std::int32_t layer = loader.spec().order[number];
   const BlockSpec& spec = loader.spec().blocks[static_cast<std::size_t>(layer)];
-  if (spec.moe) fail(ErrorCode::kUnsupported, "models with experts cannot be converted yet");
   if (spec.attention && spec.attention->gate != AttentionGate::kNone) {
     fail(ErrorCode::kUnsupported, "models with gated attention cannot be converted yet");
   }
@@ -72,11 +79,10 @@ ModelPart ModelPart::ends(ModelLoader& loader, Backend& backend) {
   return {loader, backend, LoadRange{.first_block = 0, .end_block = 0}, 0};
 }
 
-const LinearSite& ModelPart::linear_of(const PackedMatrix* packed) const {
+const LinearSite* ModelPart::linear_of(const PackedMatrix* packed) const {
   const auto site = std::find_if(linears_.begin(), linears_.end(),
                                  [&](const LinearSite& s) { return s.packed == packed; });
-  BL_CHECK(site != linears_.end());
-  return *site;
+  return site != linears_.end() ? &*site : nullptr;
 }
 
 Arena& ModelPart::scratch(std::size_t bytes) {

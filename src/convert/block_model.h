@@ -36,9 +36,11 @@ class ModelPart {
   // Embedding, final norm and head.
   static ModelPart ends(ModelLoader& loader, Backend& backend);
 
-  // The linears with the names of their modules, in the order of the model's own list.
+  // The linears with the names of their modules, in the order of the model's own list; without
+  // routers and gates of shared experts, which stay as they are.
   const std::vector<LinearSite>& linears() const { return linears_; }
-  const LinearSite& linear_of(const PackedMatrix* packed) const;
+  // Null for a matrix that stays as it is.
+  const LinearSite* linear_of(const PackedMatrix* packed) const;
   // Returns the states that enter the first block, F32 [tokens, hidden].
   Tensor embed(const Chunk& chunk);
   // Runs the block over the states x, which it updates. Returns the number of calls that the block

@@ -4,38 +4,87 @@
 #include <cmath>
 #include <numeric>
 #include <random>
+#include <string_view>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "parquet/text_column.h"
 
 namespace bl {
 namespace {
 
-std::string text_of_message(const Json& message) {
-  const auto content = message.find("content");
-  return content != message.end() && content->is_string() ? content->get<std::string>() : "";
+constexpr const char* kBetweenTexts = "\n\n";
+
+// The tokens of a file, of its texts one after the other.
+class TokenStream {
+ public:
+  explicit TokenStream(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+
+  // What a text spells is no special token. Texts in a row are tokenized together.
+  void add_text(std::string_view text) { (waiting_ += text) += kBetweenTexts; }
+  void add_rendered(std::string_view conversation) {
+    encode_waiting();
+    append(tokenizer_.encode(conversation, {.add_special = false}));
+  }
+  std::vector<std::int32_t> take() {
+    encode_waiting();
+    return std::move(ids_);
+  }
+
+ private:
+  void encode_waiting() {
+    append(tokenizer_.encode(waiting_, {.add_special = false, .parse_special = false}));
+    waiting_.clear();
+  }
+  void append(const std::vector<std::int32_t>& ids) {
+    ids_.insert(ids_.end(), ids.begin(), ids.end());
+  }
+
+  const Tokenizer& tokenizer_;
+  std::string waiting_;
+  std::vector<std::int32_t> ids_;
+};
+
+std::string joined_contents(const OrderedJson& messages) {
+  std::string all;
+  for (const OrderedJson& message : messages) {
+    if (!message.is_object()) continue;
+    const auto content = message.find("content");
+    const bool has_text = content != message.end() && content->is_string();
+    (all += has_text ? content->get<std::string>() : "") += kBetweenTexts;
+  }
+  return all;
 }
 
-// The text of one JSON line: its "text", or its messages one after the other.
-std::string text_of_line(const Json& line, const std::string& where) {
+std::string rendered(const CalibrationArgs& args, const OrderedJson& messages,
+                     const std::string& where) {
+  try {
+    return args.render(messages);
+  } catch (const Error& error) {
+    fail(error.code(), "{}: {}", where, error.what());
+  }
+}
+
+// Adds a JSON line: its "text", or its messages.
+void add_line(const CalibrationArgs& args, const OrderedJson& line, const std::string& where,
+              TokenStream& stream) {
   if (line.is_object()) {
     const auto text = line.find("text");
-    if (text != line.end() && text->is_string()) return text->get<std::string>();
+    if (text != line.end() && text->is_string()) return stream.add_text(text->get<std::string>());
     const auto messages = line.find("messages");
     if (messages != line.end() && messages->is_array()) {
-      std::string all;
-      for (const Json& message : *messages) {
-        if (message.is_object()) all += text_of_message(message) + "\n\n";
-      }
-      return all;
+      if (!args.render) return stream.add_text(joined_contents(*messages));
+      return stream.add_rendered(rendered(args, *messages, where));
     }
   }
   fail(ErrorCode::kInvalidFile, "{} should be an object with \"text\" or \"messages\"", where);
 }
 
-std::string read_lines(const std::filesystem::path& path, const std::string& content) {
-  std::string all;
+void add_lines(const CalibrationArgs& args, const std::filesystem::path& path,
+               TokenStream& stream) {
+  const std::string content = read_file(path);
   std::size_t begin = 0;
   for (int number = 1; begin < content.size(); ++number) {
     const std::size_t end = std::min(content.find('\n', begin), content.size());
@@ -43,9 +92,21 @@ std::string read_lines(const std::filesystem::path& path, const std::string& con
     begin = end + 1;
     if (line.find_first_not_of(" \t\r") == line.npos) continue;
     const std::string where = fmt::format("{} line {}", path.string(), number);
-    all += text_of_line(parse_json(line, where), where) + "\n\n";
+    add_line(args, parse_ordered_json(line, where), where, stream);
   }
-  return all;
+}
+
+std::vector<std::int32_t> tokens_of(const CalibrationArgs& args,
+                                    const std::filesystem::path& path) {
+  TokenStream stream(args.tokenizer);
+  if (path.extension() == ".jsonl") {
+    add_lines(args, path, stream);
+  } else if (path.extension() == ".parquet") {
+    for (const std::string& text : parquet::read_text_column(path)) stream.add_text(text);
+  } else {
+    stream.add_text(read_file(path));
+  }
+  return stream.take();
 }
 
 // How many of `rows` rows each file gives: by weight, largest remainders first.
@@ -99,10 +160,7 @@ Calibration read_calibration(const CalibrationArgs& args) {
   const std::vector<std::int64_t> counts = shares(args.files, args.rows);
   for (std::size_t i = 0; i < args.files.size(); ++i) {
     const std::filesystem::path& path = args.files[i].path;
-    std::string text = read_file(path);
-    if (path.extension() == ".jsonl") text = read_lines(path, text);
-    const std::vector<std::int32_t> ids =
-        args.tokenizer.encode(text, {.add_special = false, .parse_special = false});
+    const std::vector<std::int32_t> ids = tokens_of(args, path);
     const std::int64_t whole = std::ssize(ids) / args.length;
     if (whole < counts[i]) {
       fail(ErrorCode::kInvalidArgument,
@@ -116,6 +174,7 @@ Calibration read_calibration(const CalibrationArgs& args) {
     }
     result.sources.push_back(
         fmt::format("{}: {} rows of {} tokens", path.filename().string(), counts[i], args.length));
+    result.dataset += (i == 0 ? "" : ", ") + path.filename().string();
   }
   // Interleaved, so that the first rows, which measuring takes, are of all sources.
   std::shuffle(result.rows.begin(), result.rows.end(), random);

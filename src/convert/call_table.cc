@@ -3,6 +3,7 @@
 #include <array>
 
 #include "base/check.h"
+#include "convert/products.h"
 
 namespace bl {
 namespace {
@@ -35,11 +36,19 @@ void gate_ops(OpTable& table) {
   (void(table.*kOps = table.*kOps == nullptr ? nullptr : &Gated<kOps>::run), ...);
 }
 
-// Models with experts are refused before a pass starts.
-void refuse_route(ExecContext&, const RouteArgs&) { BL_CHECK(false); }
-void refuse_experts(ExecContext&, const ExpertsArgs&) { BL_CHECK(false); }
-
 }  // namespace
+
+CallInput::CallInput(const MatmulArgs& args) : x(copy_of(args.x)) {}
+
+CallInput::CallInput(const ExpertsArgs& args)
+    : x(copy_of(args.x)),
+      routed(args),
+      experts(args.experts, args.experts + args.x.rows() * args.k),
+      weights(copy_of(args.weights)) {
+  routed->x = x.view();
+  routed->experts = experts.data();
+  routed->weights = weights.view();
+}
 
 CallTable::CallTable(const OpTable& table) : OpTable(table), table_(table) {
   static_assert(sizeof(OpTable) == 20 * sizeof(void*),
@@ -47,11 +56,10 @@ CallTable::CallTable(const OpTable& table) : OpTable(table), table_(table) {
   gate_ops<&OpTable::embed, &OpTable::norm, &OpTable::activate, &OpTable::add, &OpTable::scale,
            &OpTable::gate, &OpTable::clamp, &OpTable::copy_rows, &OpTable::add_rows, &OpTable::rope,
            &OpTable::kv_write, &OpTable::attention, &OpTable::rope_and_write,
-           &OpTable::rope_write_attend, &OpTable::argmax, &OpTable::sample>(*this);
+           &OpTable::rope_write_attend, &OpTable::route, &OpTable::argmax, &OpTable::sample>(*this);
   OpTable& ops = *this;
   ops.matmul = [](ExecContext& ctx, const MatmulArgs& args) { table_of(ctx).matmul(ctx, args); };
-  ops.route = &refuse_route;
-  ops.experts = &refuse_experts;
+  ops.experts = [](ExecContext& ctx, const ExpertsArgs& args) { table_of(ctx).experts(ctx, args); };
   gemm_fusion = nullptr;
 }
 
@@ -64,22 +72,51 @@ void CallTable::matmul(ExecContext& ctx, const MatmulArgs& args) const {
   const int call = next_++;
   if (call < plan_->resume || call > plan_->stop) return;
   MatmulArgs own = args;
-  if (call == plan_->resume) own.x = plan_->input;
+  if (call == plan_->resume) own.x = plan_->input->x.view();
   if (plan_->before) plan_->before(call, own);
   if (call == plan_->stop) return;
   std::array<MatmulOutput, 4> outputs;
   BL_CHECK(args.outputs.size() <= outputs.size());
   for (std::size_t i = 0; i < args.outputs.size(); ++i) {
     outputs[i] = args.outputs[i];
-    if (plan_->substitutes == nullptr) continue;
-    const auto other = plan_->substitutes->find(outputs[i].weight);
-    if (other != plan_->substitutes->end()) outputs[i].weight = other->second;
+    outputs[i].weight = in_place_of(outputs[i].weight);
   }
   own.outputs = std::span(outputs.data(), args.outputs.size());
   ExecContext inner = inner_context(ctx);
   table_.matmul(inner, own);
   own.outputs = args.outputs;
   if (plan_->after) plan_->after(call, own);
+}
+
+void CallTable::experts(ExecContext& ctx, const ExpertsArgs& args) const {
+  const int call = next_++;
+  if (call < plan_->resume || call > plan_->stop) return;
+  ExpertsArgs own = args;
+  if (call == plan_->resume) {
+    own.x = plan_->input->x.view();
+    own.experts = plan_->input->experts.data();
+    own.weights = plan_->input->weights.view();
+  }
+  if (plan_->before_experts) plan_->before_experts(call, own);
+  if (call == plan_->stop) return;
+  std::vector<ExpertWeights> all(args.all.begin(), args.all.end());
+  if (plan_->substitutes != nullptr) {
+    for (ExpertWeights& expert : all) {
+      expert.gate = in_place_of(expert.gate);
+      expert.up = in_place_of(expert.up);
+      expert.down = in_place_of(expert.down);
+    }
+    own.all = all;
+    own.packed = nullptr;  // was made of the matrices that are replaced
+  }
+  ExecContext inner = inner_context(ctx);
+  table_.experts(inner, own);
+}
+
+const PackedMatrix* CallTable::in_place_of(const PackedMatrix* matrix) const {
+  if (plan_->substitutes == nullptr) return matrix;
+  const auto other = plan_->substitutes->find(matrix);
+  return other != plan_->substitutes->end() ? other->second : matrix;
 }
 
 }  // namespace bl

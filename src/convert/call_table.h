@@ -2,18 +2,34 @@
 #include <climits>
 #include <functional>
 #include <map>
+#include <optional>
+#include <vector>
 
 #include "ops/op_table.h"
 
 namespace bl {
 
+// A copy of what a call read.
+struct CallInput {
+  Tensor x;  // F32 [tokens, in]; empty: there is no call
+  // Given for a layer of routed experts: its arguments, whose x, experts and weights lie here.
+  std::optional<ExpertsArgs> routed = {};
+  std::vector<std::int32_t> experts = {};  // [tokens, k]
+  Tensor weights = {};                     // F32 [tokens, k]
+
+  explicit CallInput() = default;
+  explicit CallInput(const MatmulArgs& args);
+  explicit CallInput(const ExpertsArgs& args);
+};
+
 // What to do with the GEMM calls of one block pass. Calls are numbered in the order in which the
-// block makes them: one call multiplies one input by all matrices that read it.
+// block makes them: one call multiplies one input by all matrices that read it, or is a whole layer
+// of routed experts.
 struct CallPlan {
   // Begin with this call and give it `input`; ops before it do nothing, so that the residual stream
   // must be as it was when the call was first reached. −1: begin at the beginning.
   int resume = -1;
-  TensorView input = {};
+  const CallInput* input = nullptr;
   // End before this call; ops behind do nothing.
   int stop = INT_MAX;
   // Matrices that take the place of others.
@@ -22,11 +38,13 @@ struct CallPlan {
   // and after a call that was computed. Args hold the call's real input.
   std::function<void(int call, const MatmulArgs&)> before = {};
   std::function<void(int call, const MatmulArgs&)> after = {};
+  // As `before`, for routed experts.
+  std::function<void(int call, const ExpertsArgs&)> before_experts = {};
 };
 
 // Takes the place of a backend's table in ExecContext::ops and runs block passes by a CallPlan. For
 // capture of inputs, for matrices on trial, and for going through a block in stages without
-// computing anything twice. Routed experts are refused.
+// computing anything twice.
 class CallTable : public OpTable {
  public:
   // `table` must outlive this.
@@ -41,8 +59,12 @@ class CallTable : public OpTable {
   // For the ops: whether they compute anything at this point of the pass.
   bool running() const { return next_ > plan_->resume && next_ <= plan_->stop; }
   void matmul(ExecContext& ctx, const MatmulArgs& args) const;
+  void experts(ExecContext& ctx, const ExpertsArgs& args) const;
 
  private:
+  // The matrix that takes the place of `matrix`, which may be null.
+  const PackedMatrix* in_place_of(const PackedMatrix* matrix) const;
+
   const OpTable& table_;
   mutable const CallPlan* plan_ = nullptr;
   mutable int next_ = 0;

@@ -1,7 +1,8 @@
 #include "convert/converter.h"
 
 #include "base/error.h"
-#include "base/sip_hash.h"
+#include "base/file.h"
+#include "convert/conversion_source.h"
 #include "convert/exl2_output.h"
 #include "convert/head_mix.h"
 #include "convert/measure_model.h"
@@ -9,24 +10,22 @@
 namespace bl {
 namespace {
 
-Hash128 hash_of(const Calibration& calibration) {
-  SipHash hash;
-  for (const auto& row : calibration.rows) {
-    hash.update(static_cast<std::uint64_t>(row.size()));
-    hash.update(std::as_bytes(std::span(row)));
-  }
-  return hash.finish();
-}
+constexpr std::int64_t kComparedPositions = 2048;  // of the calibration, by OutputQuality
 
-// Everything that the bytes of the result depend on.
+// Everything that the measurement depends on.
 Json describe(const ConvertArgs& args) {
-  return {{"version", 1},
+  return {{"version", 2},
           {"model", args.source},
           {"calibration", hash_of(args.calibration).hex()},
           {"measure_rows", args.measure_rows},
-          {"bits", args.bits},
+          {"damping", args.quantize.damping}};
+}
+
+// What the bytes of one rate depend on beside that.
+Json describe_rate(const ConvertArgs& args, const std::string& measurement, double bits) {
+  return {{"bits", bits},
+          {"measurement", measurement},
           {"head_bits", args.head_bits},
-          {"damping", args.quantize.damping},
           {"sweeps", args.quantize.sweeps},
           {"correction", args.quantize.correction}};
 }
@@ -37,129 +36,192 @@ LoadOptions load_options(const ConvertArgs& args) {
   return options;
 }
 
-void check_source(const ModelLoader& loader, const Calibration& calibration) {
-  if (calibration.rows.empty()) {
-    fail(ErrorCode::kInvalidArgument, "there are no calibration rows");
-  }
-  if (!loader.spec().runs_each_once()) {
-    fail(ErrorCode::kUnsupported, "a model with a layer map cannot be converted");
-  }
+std::int64_t slots_of(const GroupList& groups) {
+  std::int64_t slots = 0;
+  for (const SlotGroup& group : groups) slots += group.slots;
+  return slots;
 }
 
 }  // namespace
 
 Converter::Converter(const ConvertArgs& args)
     : args_(args), loader_(args.backend, args.files, load_options(args)) {
-  check_source(loader_, args.calibration);
-  head_groups(args.head_bits, loader_.spec().hidden);
-  ModelPart::ends(loader_, args.backend);
-  for (std::size_t i = 0; i < blocks(); ++i) ModelPart::block(loader_, args.backend, i);
+  check_conversion_source(loader_, args.calibration);
+  const auto add = [&](const LinearSite& site, const std::string& key, GroupList groups) {
+    linears_.push_back({key, site.in(), site.padded_out(), std::move(groups)});
+    weights_[key] = site.in() * site.out();
+  };
+  for (std::size_t i = 0; i < blocks(); ++i) {
+    const ModelPart block = ModelPart::block(loader_, args.backend, i);
+    for (const LinearSite& site : block.linears()) add(site, site.key, {});
+  }
+  const ModelPart ends = ModelPart::ends(loader_, args.backend);
+  add(ends.linears().front(), loader_.spec().arch->head.at(0),
+      head_groups(args.head_bits, loader_.spec().hidden));
+  if (!args.measurement.empty()) read_measurement();
   job_.emplace(args.work, describe(args), args.restart);
 }
 
-std::string Converter::head_key() const { return loader_.spec().arch->head.at(0); }
-
-const ErrorMeasurement& Converter::measure() {
-  if (!measurement_) measurement_ = job_->measurement();
-  if (!measurement_) {
-    measurement_ = measure_model({.loader = loader_,
-                                  .backend = args_.backend,
-                                  .calibration = args_.calibration,
-                                  .rows = args_.measure_rows,
-                                  .damping = args_.quantize.damping,
-                                  .progress = [&](std::int64_t done, std::int64_t total) {
-                                    if (args_.progress) args_.progress("measure", done, total);
-                                  }});
-    job_->save(*measurement_);
+void Converter::read_measurement() {
+  const std::string what = args_.measurement.string();
+  const std::string text = read_file(args_.measurement);
+  SipHash hash;
+  hash.update(std::as_bytes(std::span(text)));
+  measurement_id_ = hash.finish().hex();
+  const Json json = parse_json(text, what);
+  if (is_reference_measurement(json)) {
+    reference_ = reference_measurement_from_json(json, linears_, what);
+  } else {
+    measurement_ = measurement_from_json(json, what);
   }
-  return *measurement_;
 }
 
-const BitPlan& Converter::plan() {
-  if (!plan_) plan_ = plan_bits(measure(), args_.bits);
-  return *plan_;
+RateRange Converter::rates() const {
+  return reference_ ? reachable_rates(*reference_) : reachable_rates(linears_);
 }
 
-void Converter::quantize() {
-  std::map<std::string, GroupList> groups;
-  for (const PlannedLinear& linear : plan().linears) groups[linear.key] = linear.groups;
+bool Converter::is_measured() {
+  if (!reference_ && !measurement_) measurement_ = job_->measurement();
+  return reference_ || measurement_;
+}
+
+ConvertEstimate Converter::estimate() const {
+  std::int64_t measured = 0;
+  for (std::int64_t row = 0; row < args_.measure_rows; ++row) {
+    measured += std::ssize(args_.calibration.rows[static_cast<std::size_t>(row)]);
+  }
+  return estimate_conversion({.loader = loader_,
+                              .backend = args_.backend,
+                              .linears = linears_,
+                              .tokens = args_.calibration.tokens(),
+                              .measured_tokens = measured,
+                              .sweeps = args_.quantize.sweeps});
+}
+
+void Converter::measure() {
+  if (is_measured()) return;
+  measurement_ = measure_model({.loader = loader_,
+                                .backend = args_.backend,
+                                .calibration = args_.calibration,
+                                .rows = args_.measure_rows,
+                                .damping = args_.quantize.damping,
+                                .progress = [&](std::int64_t done, std::int64_t total) {
+                                  if (args_.progress) args_.progress("measure", done, total);
+                                }});
+  job_->save(*measurement_);
+}
+
+const BitPlan& Converter::plan(double bits) {
+  const auto found = plans_.find(bits);
+  if (found != plans_.end()) return found->second;
+  measure();
+  BitPlan plan = reference_ ? plan_bits(*reference_, bits) : plan_bits(*measurement_, bits);
+  return plans_.emplace(bits, std::move(plan)).first->second;
+}
+
+std::vector<PlannedMatrix> Converter::matrices(double bits) {
+  std::map<std::string, const GroupList*> groups;
+  for (const PlannedLinear& linear : plan(bits).linears) groups[linear.key] = &linear.groups;
+  std::vector<PlannedMatrix> matrices = linears_;
+  for (PlannedMatrix& matrix : matrices) {
+    if (!matrix.groups.empty()) continue;
+    const auto own = groups.find(matrix.key);
+    if (own == groups.end() || slots_of(*own->second) != matrix.in) {
+      fail(ErrorCode::kInvalidFile, "{}: the measurement is not of this model, by {}",
+           job_->path().string(), matrix.key);
+    }
+    matrix.groups = *own->second;
+  }
+  return matrices;
+}
+
+const RateFolder& Converter::folder_of(double bits) {
+  const auto found = rates_.find(bits);
+  if (found != rates_.end()) return found->second;
+  return rates_.emplace(bits, RateFolder(*job_, bits, describe_rate(args_, measurement_id_, bits)))
+      .first->second;
+}
+
+void Converter::quantize(double bits) {
+  const RateFolder& rate = folder_of(bits);
   const std::size_t parts = blocks() + 1;
-  if (job_->has_part(parts - 1)) return;
-  ModelPart ends = ModelPart::ends(loader_, args_.backend);
-  TwoPaths paths;
-  for (const auto& row : args_.calibration.rows) {
-    paths.chunks.emplace_back(std::span(&row, 1));
-    paths.original.push_back(ends.embed(paths.chunks.back()));
-    paths.quantized.push_back(ends.embed(paths.chunks.back()));
-  }
-  const auto report = [&](std::size_t done) {
+  if (rate.has_part(parts - 1)) return;
+  std::map<std::string, GroupList> groups;
+  for (const PlannedMatrix& matrix : matrices(bits)) groups[matrix.key] = matrix.groups;
+  const Exl2Rounder rounder(groups, args_.quantize.sweeps);
+  const auto report = [&, phase = "quantize " + rate_name(bits)](std::size_t done) {
     if (!args_.progress) return;
-    args_.progress("quantize", static_cast<std::int64_t>(done), static_cast<std::int64_t>(parts));
+    args_.progress(phase, static_cast<std::int64_t>(done), static_cast<std::int64_t>(parts));
   };
+  ModelPart ends = ModelPart::ends(loader_, args_.backend);
+  TwoPaths paths = start_paths(ends, args_.calibration);
+  std::vector<double> block_errors;
   for (std::size_t i = 0; i < blocks(); ++i) {
     report(i);
     ModelPart block = ModelPart::block(loader_, args_.backend, i);
-    if (job_->has_part(i)) {
-      replay_block(block, args_.backend, paths, part_rows(job_->open_part(i)));
+    if (rate.has_part(i)) {
+      replay_block(block, args_.backend, paths, part_rows(rate.open_part(i)));
     } else {
-      job_->save_part(i, quantize_block(block, args_.backend, paths, groups, args_.quantize));
+      rate.save_part(i, quantize_block(block, args_.backend, paths, rounder, args_.quantize));
     }
+    block_errors.push_back(stream_error(paths));
   }
   report(blocks());
-  QuantizedLinear head =
-      quantize_head(ends, args_.backend, paths, head_groups(args_.head_bits, loader_.spec().hidden),
-                    args_.quantize);
-  head.key = head_key();
   std::vector<QuantizedLinear> last;
-  last.push_back(std::move(head));
-  job_->save_part(blocks(), last);
+  last.push_back(quantize_head(ends, args_.backend, paths, linears_.back().groups, args_.quantize));
+  last.front().key = linears_.back().key;
+  OutputQuality quality =
+      compare_outputs(ends, args_.backend, paths, last.front(), kComparedPositions);
+  quality.block_errors = std::move(block_errors);
+  rate.save_part(blocks(), last, to_json(quality));
   report(parts);
 }
 
-ConvertReport Converter::write(const std::filesystem::path& folder, std::uint64_t shard_bytes) {
+ConvertReport Converter::report(double bits, std::uint64_t bytes) {
+  const RateFolder& rate = folder_of(bits);
+  const BitPlan& allocation = plan(bits);
   ConvertReport report;
-  report.bits_per_weight = plan().bits_per_weight;
-  report.predicted_kl = plan().predicted_kl;
-  report.bound = plan().bound;
+  report.target_bits = bits;
+  report.bits_per_weight = allocation.bits_per_weight;
+  report.predicted_kl = allocation.predicted_kl;
+  report.bound = allocation.bound;
+  report.bytes = bytes;
   std::map<std::string, double> predicted;
-  for (const PlannedLinear& linear : plan().linears) predicted[linear.key] = linear.predicted_kl;
+  for (const PlannedLinear& linear : allocation.linears) {
+    predicted[linear.key] = linear.predicted_kl;
+  }
   for (std::size_t part = 0; part <= blocks(); ++part) {
-    for (LinearReport& linear : part_reports(job_->open_part(part))) {
+    for (LinearReport& linear : part_reports(rate.open_part(part))) {
       linear.predicted_kl = predicted[linear.key];
+      linear.weights = weights_[linear.key];
+      linear.block = part;
       report.linears.push_back(std::move(linear));
     }
   }
-  const auto& rows = args_.calibration.rows;
-  report.bytes = write_exl2(
-      {.files = args_.files,
-       .loader = loader_,
-       .job = *job_,
-       .parts = blocks() + 1,
-       .folder = folder,
-       .shard_bytes = shard_bytes,
-       .quantization_config = {
-           {"quant_method", "exl2"},
-           {"version", "bitloom"},
-           {"bits", args_.bits},
-           {"head_bits", args_.head_bits},
-           {"calibration",
-            {{"rows", rows.size()}, {"length", rows.front().size()}, {"dataset", "user"}}}}});
+  const SafetensorsFile last = rate.open_part(blocks());
+  report.quality = quality_from_json(part_quality(last), last.what());
   return report;
 }
 
-Json to_json(const ConvertReport& report) {
-  Json linears = Json::array();
-  for (const LinearReport& linear : report.linears) {
-    linears.push_back({{"key", linear.key},
-                       {"bits", linear.bits},
-                       {"relative_error", linear.relative_error},
-                       {"predicted_kl", linear.predicted_kl}});
-  }
-  return {{"bits_per_weight", report.bits_per_weight},
-          {"predicted_kl", report.predicted_kl},
-          {"bound", report.bound},
-          {"bytes", report.bytes},
-          {"linears", std::move(linears)}};
+ConvertReport Converter::write(double bits, const std::filesystem::path& folder,
+                               std::uint64_t shard_bytes) {
+  const auto& rows = args_.calibration.rows;
+  const std::uint64_t bytes =
+      write_exl2({.files = args_.files,
+                  .loader = loader_,
+                  .rate = folder_of(bits),
+                  .parts = blocks() + 1,
+                  .folder = folder,
+                  .shard_bytes = shard_bytes,
+                  .quantization_config = {{"quant_method", "exl2"},
+                                          {"version", "bitloom"},
+                                          {"bits", bits},
+                                          {"head_bits", args_.head_bits},
+                                          {"calibration",
+                                           {{"rows", rows.size()},
+                                            {"length", rows.front().size()},
+                                            {"dataset", args_.calibration.dataset}}}}});
+  return report(bits, bytes);
 }
 
 }  // namespace bl

@@ -1,16 +1,23 @@
 #pragma once
-// Conversion of a model to EXL2: measure → allocate → quantize → write.
+// Conversion of a model to EXL2: measure → allocate → quantize → write. One measurement serves any
+// number of rates.
 
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "convert/bit_plan.h"
 #include "convert/calibration.h"
+#include "convert/convert_estimate.h"
+#include "convert/convert_report.h"
 #include "convert/job_folder.h"
+#include "convert/planned_model.h"
 #include "convert/quantize_block.h"
+#include "convert/rate_choice.h"
+#include "convert/reference_measurement.h"
 #include "model/model_files.h"
 #include "ops/backend.h"
 
@@ -23,49 +30,65 @@ struct ConvertArgs {
   const Calibration& calibration;
   std::filesystem::path work;  // the job's folder
   bool restart = false;
-  double bits = 4.0;
+  // A measurement.json to use in place of measuring, ours or the reference's; empty: none.
+  std::filesystem::path measurement = {};
   int head_bits = 6;
   std::int64_t measure_rows = 0;  // of the calibration
   QuantizeOptions quantize = {};
   // What identifies the source beside its options, such as names, sizes and times of files.
-  std::string source;
-  // Called with the phase ("measure", "quantize"), and steps done and in all; may throw to
+  std::string source = {};
+  // Called with the phase ("measure", "quantize 4.0bpw"), and steps done and in all; may throw to
   // interrupt, which leaves a job that can be continued.
-  std::function<void(const char* phase, std::int64_t done, std::int64_t total)> progress;
+  std::function<void(const std::string& phase, std::int64_t done, std::int64_t total)> progress =
+      {};
 };
 
-struct ConvertReport {
-  double bits_per_weight = 0.0;
-  double predicted_kl = 0.0;
-  double bound = 0.0;
-  std::vector<LinearReport> linears;  // of the blocks, then the head
-  std::uint64_t bytes = 0;            // of the weight files
-};
-
-// Runs a conversion, or the rest of one. What is finished is in the job's folder.
+// Runs conversions of one model, or the rest of them. What is finished is in the job's folder. The
+// bytes of one rate do not depend on which others are made. A rate is an average of bits per weight
+// of the blocks.
 class Converter {
  public:
   // Checks everything that can be known before hours are spent. Throws kUnsupported,
   // kInvalidArgument, kInvalidFile.
   explicit Converter(const ConvertArgs& args);
 
-  const ErrorMeasurement& measure();
-  const BitPlan& plan();
-  void quantize();
-  // Writes the model to an existing folder.
-  ConvertReport write(const std::filesystem::path& folder, std::uint64_t shard_bytes);
+  // The linears that are quantized: those of the blocks in order, and the head, which alone has its
+  // groups. Known before measuring.
+  const std::vector<PlannedMatrix>& linears() const { return linears_; }
+  const ModelLoader& loader() const { return loader_; }
+  ConvertEstimate estimate() const;
+  // The rates that can be reached with the measurement that is given, or made.
+  RateRange rates() const;
+  bool is_measured();
+
+  void measure();
+  // Null before measuring, and where a measurement of the reference serves.
+  const ErrorMeasurement* measurement() const { return measurement_ ? &*measurement_ : nullptr; }
+  // Measures if that was not done. Throws kInvalidArgument for a rate that cannot be reached.
+  const BitPlan& plan(double bits);
+  // linears() with the groups of a plan.
+  std::vector<PlannedMatrix> matrices(double bits);
+  void quantize(double bits);
+  // Writes the model to an existing folder, in files whose tensors take at most `shard_bytes`.
+  ConvertReport write(double bits, const std::filesystem::path& folder, std::uint64_t shard_bytes);
+  // The report of a rate that was quantized. `bytes`: of its weight files.
+  ConvertReport report(double bits, std::uint64_t bytes);
 
  private:
   std::size_t blocks() const { return loader_.spec().order.size(); }
-  std::string head_key() const;
+  const RateFolder& folder_of(double bits);
+  void read_measurement();
 
   const ConvertArgs& args_;
   ModelLoader loader_;
+  std::vector<PlannedMatrix> linears_;
+  std::map<std::string, std::int64_t> weights_;  // of each linear, without padding
   std::optional<JobFolder> job_;
   std::optional<ErrorMeasurement> measurement_;
-  std::optional<BitPlan> plan_;
+  std::optional<ReferenceMeasurement> reference_;
+  std::string measurement_id_ = "own";  // or the hash of the file that was given
+  std::map<double, BitPlan> plans_;
+  std::map<double, RateFolder> rates_;
 };
-
-Json to_json(const ConvertReport& report);
 
 }  // namespace bl

@@ -2,8 +2,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "convert/packed_tensors.h"
 #include "format/dequantize.h"
-#include "format/exl2.h"
 #include "format/safetensors_writer.h"
 
 namespace bl {
@@ -11,10 +11,33 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool is_job_file(const fs::path& path) {
+bool is_part(const fs::path& path) {
   const std::string name = path.filename().string();
-  return name == "job.json" || name == "measurement.json" ||
-         (name.starts_with("part-") && name.ends_with(".safetensors"));
+  return name.starts_with("part-") && name.ends_with(".safetensors");
+}
+
+// Removes the files of a job, and nothing else that may be there.
+void remove_job(const fs::path& folder) {
+  for (const char* name : {"job.json", "measurement.json", "results.json"}) {
+    fs::remove(folder / name);
+  }
+  const std::vector<fs::path> entries{fs::directory_iterator(folder), fs::directory_iterator()};
+  for (const fs::path& entry : entries) {
+    if (is_part(entry)) fs::remove(entry);  // of a job before there were folders of rates
+    if (!fs::is_regular_file(entry / "rate.json")) continue;
+    const std::vector<fs::path> files{fs::directory_iterator(entry), fs::directory_iterator()};
+    for (const fs::path& file : files) {
+      if (is_part(file)) fs::remove(file);
+    }
+    fs::remove(entry / "rate.json");
+    if (fs::is_empty(entry)) fs::remove(entry);
+  }
+}
+
+void make_folder(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) fail(ErrorCode::kIo, "cannot create {}: {}", folder.string(), error.message());
 }
 
 std::string changed_key(const Json& before, const Json& now) {
@@ -24,42 +47,24 @@ std::string changed_key(const Json& before, const Json& now) {
   return "version";
 }
 
-struct Piece {
-  TensorPlan plan;
-  std::span<const std::byte> bytes;
-};
-
-void add_pieces(const std::string& key, const Exl2Tensors& tensors, std::int64_t out,
-                std::vector<Piece>& pieces) {
-  const auto groups = std::ssize(tensors.q_scale_max);
-  const auto add = [&](const char* name, DType dtype, const Shape& shape, const auto& values) {
-    pieces.push_back({plan_tensor(key + name, dtype, shape), std::as_bytes(std::span(values))});
-  };
-  add(".q_weight", DType::kI32, {std::ssize(tensors.q_weight) / out, out}, tensors.q_weight);
-  add(".q_groups", DType::kI16, {2 * groups}, tensors.q_groups);
-  add(".q_scale", DType::kI32, {groups, out / 8}, tensors.q_scale);
-  add(".q_scale_max", DType::kF16, {groups}, tensors.q_scale_max);
-  add(".q_invperm", DType::kI32, {std::ssize(tensors.q_invperm)}, tensors.q_invperm);
-}
-
 }  // namespace
+
+void check_job_folder(const fs::path& folder) {
+  if (!fs::exists(folder) || fs::exists(folder / "job.json")) return;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().filename() == "calibration.json") continue;
+    fail(ErrorCode::kInvalidArgument, "{} is not empty and holds no conversion; give a new folder",
+         folder.string());
+  }
+}
 
 JobFolder::JobFolder(fs::path folder, const Json& description, bool restart)
     : folder_(std::move(folder)) {
-  std::error_code error;
-  fs::create_directories(folder_, error);
-  if (error) fail(ErrorCode::kIo, "cannot create {}: {}", folder_.string(), error.message());
+  make_folder(folder_);
   const fs::path job = folder_ / "job.json";
-  if (restart) {
-    for (const auto& entry : fs::directory_iterator(folder_)) {
-      if (is_job_file(entry.path())) fs::remove(entry.path());
-    }
-  }
+  if (restart) remove_job(folder_);
   if (!fs::exists(job)) {
-    if (!fs::is_empty(folder_)) {
-      fail(ErrorCode::kInvalidArgument,
-           "{} is not empty and holds no conversion; give a new folder", folder_.string());
-    }
+    check_job_folder(folder_);
     write_file_atomically(job, json_text(description, 2) + "\n");
     return;
   }
@@ -83,53 +88,93 @@ void JobFolder::save(const ErrorMeasurement& measurement) const {
   write_file_atomically(folder_ / "measurement.json", json_text(to_json(measurement)) + "\n");
 }
 
-fs::path JobFolder::part_path(std::size_t part) const {
+std::string rate_name(double bits) {
+  std::string text = fmt::format("{}", bits);
+  if (text.find_first_of(".e") == text.npos) text += ".0";
+  return text + "bpw";
+}
+
+RateFolder::RateFolder(const JobFolder& job, double bits, const Json& description)
+    : folder_(job.path() / rate_name(bits)) {
+  make_folder(folder_);
+  const fs::path rate = folder_ / "rate.json";
+  if (!fs::exists(rate)) {
+    write_file_atomically(rate, json_text(description, 2) + "\n");
+    return;
+  }
+  const Json before = read_json_file(rate);
+  if (before != description) {
+    fail(ErrorCode::kInvalidArgument,
+         "{} was quantized with another value of \"{}\"; remove that folder, which keeps the "
+         "measurement, or use another working folder",
+         folder_.string(), changed_key(before, description));
+  }
+}
+
+std::string written_rate(const fs::path& work, const fs::path& result) {
+  const fs::path file = work / "results.json";
+  if (!fs::exists(file) || !fs::is_regular_file(result / "config.json")) return {};
+  const Json results = read_json_file(file);
+  const auto found = results.find(result.string());
+  return found != results.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+void note_written(const fs::path& work, const fs::path& result, double bits) {
+  const fs::path file = work / "results.json";
+  Json results = fs::exists(file) ? read_json_file(file) : Json::object();
+  if (!results.is_object()) fail(ErrorCode::kInvalidFile, "{} is not an object", file.string());
+  results[result.string()] = rate_name(bits);
+  write_file_atomically(file, json_text(results, 2) + "\n");
+}
+
+fs::path RateFolder::part_path(std::size_t part) const {
   return folder_ / fmt::format("part-{:05}.safetensors", part);
 }
 
-bool JobFolder::has_part(std::size_t part) const { return fs::exists(part_path(part)); }
+bool RateFolder::has_part(std::size_t part) const { return fs::exists(part_path(part)); }
 
-void JobFolder::save_part(std::size_t part, const std::vector<QuantizedLinear>& linears) const {
-  std::vector<Exl2Tensors> tensors;
-  for (const QuantizedLinear& linear : linears) tensors.push_back(pack_exl2(linear.matrix));
-  std::map<std::string, std::span<const std::byte>> bytes;
+void RateFolder::save_part(std::size_t part, const std::vector<QuantizedLinear>& linears,
+                           const Json& quality) const {
+  std::map<std::string, std::vector<std::byte>> bytes;
   std::vector<TensorPlan> plans;
+  SafetensorsMetadata metadata;
   Json reports = Json::array();
-  for (std::size_t i = 0; i < linears.size(); ++i) {
-    const QuantizedLinear& linear = linears[i];
-    std::vector<Piece> pieces;
-    add_pieces(linear.key, tensors[i], linear.matrix.out, pieces);
-    for (Piece& piece : pieces) {
-      bytes[piece.plan.name] = piece.bytes;
-      plans.push_back(std::move(piece.plan));
+  for (const QuantizedLinear& linear : linears) {
+    for (PackedTensor& tensor : packed_tensors(linear.key, linear.matrix)) {
+      bytes[tensor.plan.name] = std::move(tensor.bytes);
+      plans.push_back(std::move(tensor.plan));
     }
-    const auto weights = static_cast<double>(linear.matrix.in * linear.matrix.out);
-    const std::int64_t bits =
-        stored_bits(linear.matrix.groups, linear.matrix.in, linear.matrix.out);
+    metadata["format"] = format_tag(linear.matrix);
+    const SlotCodes& codes = codes_of(linear.matrix);
+    const auto weights = static_cast<double>(codes.in * codes.out);
     reports.push_back({{"key", linear.key},
-                       {"bits", static_cast<double>(bits) / weights},
+                       {"bits", static_cast<double>(stored_bits(linear.matrix)) / weights},
                        {"error", linear.power > 0 ? linear.error / linear.power : 0.0}});
   }
-  SafetensorsWriter writer(part_path(part), std::move(plans), {{"report", json_text(reports)}});
+  metadata["report"] = json_text(reports);
+  if (!quality.is_null()) metadata["quality"] = json_text(quality);
+  SafetensorsWriter writer(part_path(part), std::move(plans), metadata);
   for (const TensorPlan& plan : writer.tensors()) writer.write(bytes.at(plan.name));
   writer.commit();
 }
 
-SafetensorsFile JobFolder::open_part(std::size_t part) const {
+SafetensorsFile RateFolder::open_part(std::size_t part) const {
   return SafetensorsFile(part_path(part));
 }
 
 std::map<std::string, std::vector<std::uint16_t>> part_rows(const SafetensorsFile& part) {
   std::map<std::string, std::vector<std::uint16_t>> rows;
+  const auto tag = part.metadata().find("format");
+  const std::string format = tag == part.metadata().end() ? std::string() : tag->second;
   for (const LinearReport& linear : part_reports(part)) {
-    const Exl2Matrix matrix = load_exl2_matrix(part, linear.key);
+    const WeightMatrix matrix = load_packed(part, linear.key, format);
     const std::vector<std::uint16_t> halves = dequantize_to_half(matrix);
+    const std::int64_t in = in_features(matrix), out = out_features(matrix);
     std::vector<std::uint16_t>& to = rows[linear.key];
     to.resize(halves.size());
-    for (std::int64_t i = 0; i < matrix.in; ++i) {
-      for (std::int64_t c = 0; c < matrix.out; ++c) {
-        to[static_cast<std::size_t>(c * matrix.in + i)] =
-            halves[static_cast<std::size_t>(i * matrix.out + c)];
+    for (std::int64_t i = 0; i < in; ++i) {
+      for (std::int64_t c = 0; c < out; ++c) {
+        to[static_cast<std::size_t>(c * in + i)] = halves[static_cast<std::size_t>(i * out + c)];
       }
     }
   }
@@ -144,9 +189,17 @@ std::vector<LinearReport> part_reports(const SafetensorsFile& part) {
   }
   for (const Json& entry : parse_json(report->second, part.what())) {
     reports.push_back({entry.at("key").get<std::string>(), entry.at("bits").get<double>(),
-                       entry.at("error").get<double>(), 0.0});
+                       entry.at("error").get<double>()});
   }
   return reports;
+}
+
+Json part_quality(const SafetensorsFile& part) {
+  const auto quality = part.metadata().find("quality");
+  if (quality == part.metadata().end()) {
+    fail(ErrorCode::kInvalidFile, "{} holds no figures of the whole model", part.what());
+  }
+  return parse_json(quality->second, part.what());
 }
 
 }  // namespace bl

@@ -18,26 +18,56 @@ struct LinearReport {
   double bits = 0.0;            // per weight, scales and permutation included
   double relative_error = 0.0;  // of the output: loss / mean square of the wanted output
   double predicted_kl = 0.0;
+  std::int64_t weights = 0;  // without padding
+  std::size_t block = 0;     // its place in the model; the head follows the last block
 };
 
-// The working folder of a conversion: what is finished stays, so that a conversion that was killed
-// goes on where it was and gives the same bytes. Each file appears only when it is complete.
+// Throws kInvalidArgument where there is a folder of this name that a conversion cannot begin or go
+// on in, because it holds something else. Rows of calibration that were generated for a conversion
+// (calibration.json) may be there before it begins.
+void check_job_folder(const std::filesystem::path& folder);
+
+// The working folder of conversions of one model with one calibration: what is finished stays, so
+// that a conversion that was killed goes on where it was and gives the same bytes. Each file
+// appears only when it is complete.
 //
-//   job.json                what is converted and how; a job with other content is refused
-//   measurement.json        when measuring is over
-//   part-00000.safetensors  when a block is quantized; the head is the last part
+//   job.json          what is converted and how it is measured; other content is refused
+//   calibration.json  rows of calibration that the caller has generated for it
+//   measurement.json  when measuring is over; serves every rate
+//   results.json      the model folders that were written, and their rates
+//   4.0bpw/           one folder for each rate, see RateFolder
 class JobFolder {
  public:
-  // Creates the folder, or continues the job in it. `description`: everything that the result
+  // Creates the folder, or continues the job in it. `description`: everything that the measurement
   // depends on. Throws kInvalidArgument if another job is there, unless `restart` is given, which
   // removes that job's files.
   JobFolder(std::filesystem::path folder, const Json& description, bool restart);
 
   std::optional<ErrorMeasurement> measurement() const;
   void save(const ErrorMeasurement& measurement) const;
+  const std::filesystem::path& path() const { return folder_; }
+
+ private:
+  std::filesystem::path folder_;
+};
+
+// The rate as folders and reports name it, with at least one decimal: "4.0bpw", "4.125bpw".
+std::string rate_name(double bits);
+
+// The part of a job that belongs to one rate.
+//
+//   rate.json               how the rate is quantized; other content is refused
+//   part-00000.safetensors  when a block is quantized; the head is the last part
+class RateFolder {
+ public:
+  // Creates the folder in the job's, or continues what is there. `description`: everything that the
+  // parts depend on beside the job's. Throws kInvalidArgument where the folder differs in that.
+  RateFolder(const JobFolder& job, double bits, const Json& description);
 
   bool has_part(std::size_t part) const;
-  void save_part(std::size_t part, const std::vector<QuantizedLinear>& linears) const;
+  // `quality` is kept with the part, for part_quality(); null: none.
+  void save_part(std::size_t part, const std::vector<QuantizedLinear>& linears,
+                 const Json& quality = nullptr) const;
   SafetensorsFile open_part(std::size_t part) const;
 
  private:
@@ -45,9 +75,18 @@ class JobFolder {
   std::filesystem::path folder_;
 };
 
+// Whether the job in `work` has noted that it wrote the model in `result`; the rate is returned.
+// Empty where it has not, or where `result` holds no model.
+std::string written_rate(const std::filesystem::path& work, const std::filesystem::path& result);
+// Notes that.
+void note_written(const std::filesystem::path& work, const std::filesystem::path& result,
+                  double bits);
+
 // The weights of the linears of a part as decoded_rows() gives them, by key.
 std::map<std::string, std::vector<std::uint16_t>> part_rows(const SafetensorsFile& part);
 // What save_part() wrote about each linear.
 std::vector<LinearReport> part_reports(const SafetensorsFile& part);
+// What save_part() got as `quality`.
+Json part_quality(const SafetensorsFile& part);
 
 }  // namespace bl

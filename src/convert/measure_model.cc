@@ -6,8 +6,10 @@
 #include <numeric>
 
 #include "base/check.h"
-#include "base/fast_exp.h"
+#include "base/log.h"
+#include "convert/expert_pass.h"
 #include "convert/input_statistics.h"
+#include "convert/log_sum.h"
 #include "convert/rounding.h"
 #include "convert/substitute.h"
 
@@ -32,18 +34,6 @@ struct Distributions {
   Tensor p;                     // F32 [rows, vocab]
   std::vector<double> entropy;  // [rows] −Σ p · ln p
 };
-
-// The largest element of a row, and the logarithm of Σ exp(x − largest).
-struct LogSum {
-  float largest = 0.0f;
-  double log_sum = 0.0;
-};
-LogSum log_sum_of(const float* row, std::int64_t n) {
-  const float largest = *std::max_element(row, row + n);
-  double sum = 0.0;
-  for (std::int64_t i = 0; i < n; ++i) sum += fast_exp(row[i] - largest);
-  return {largest, std::log(sum)};
-}
 
 Distributions distributions_of(const TensorView& logits) {
   Distributions result{make_host_tensor(DType::kF32, logits.shape), {}};
@@ -124,6 +114,12 @@ class MeasurePass {
     }
     if (args_.progress) args_.progress(blocks, blocks + 1);
     find_sensitivities();
+    if (unreached_ > 0) {
+      log_warning(
+          "{} experts were chosen by no calibration token; their widths and roundings follow other "
+          "tokens of their layers (more or other calibration text reaches more experts)",
+          unreached_);
+    }
     return std::move(result_);
   }
 
@@ -144,40 +140,97 @@ class MeasurePass {
 
   void measure_block(std::size_t number) {
     ModelPart block = ModelPart::block(args_.loader, args_.backend, number);
-    std::vector<InputStatistics> inputs;
-    std::vector<std::vector<const LinearSite*>> readers;
+    std::vector<Call> calls;
     for (std::size_t i = 0; i < chunks_.size(); ++i) {
       CallPlan plan;
-      plan.before = [&](int call, const MatmulArgs& args) {
-        const auto at = static_cast<std::size_t>(call);
-        if (inputs.size() <= at) {
-          inputs.emplace_back();
-          readers.emplace_back();
-          for (const MatmulOutput& output : args.outputs) {
-            readers.back().push_back(&block.linear_of(output.weight));
-          }
-        }
-        inputs[at].add(products_, args.x);
+      plan.before = [&](int at, const MatmulArgs& args) {
+        add_input(call_at(calls, at), block, args);
+      };
+      plan.before_experts = [&](int at, const ExpertsArgs& args) {
+        call_at(calls, at).routed.emplace_back(args);
       };
       block.run_block(chunks_[i], states_[i].view(), plan);
     }
     for (Tensor& variant : variants_) block.run_block(trial_.front(), variant.view(), {});
-    for (std::size_t call = 0; call < inputs.size(); ++call) {
-      const OrderedHessian hessian =
-          order_hessian(products_, inputs[call].hessian.view(), inputs[call].tokens, args_.damping);
-      for (const LinearSite* linear : readers[call]) measure_linear(block, *linear, hessian);
+    for (const Call& call : calls) {
+      if (!call.routed.empty()) measure_experts(block, call);
+      if (!call.readers.empty()) measure_readers(block, call);
     }
     block.run_block(trial_.front(), base_.view(), {});
   }
 
-  void measure_linear(ModelPart& block, const LinearSite& linear, const OrderedHessian& hessian) {
+  // A call of the block, with what all chunks give it.
+  struct Call {
+    std::vector<const LinearSite*> readers{};
+    InputStatistics inputs{};         // that the readers share
+    std::vector<CallInput> routed{};  // of routed experts, per chunk
+  };
+
+  static Call& call_at(std::vector<Call>& calls, int at) {
+    const auto index = static_cast<std::size_t>(at);
+    if (calls.size() <= index) calls.resize(index + 1);
+    return calls[index];
+  }
+
+  void add_input(Call& call, const ModelPart& block, const MatmulArgs& args) {
+    if (call.readers.empty()) {
+      for (const MatmulOutput& output : args.outputs) {
+        const LinearSite* linear = block.linear_of(output.weight);
+        if (linear != nullptr) call.readers.push_back(linear);
+      }
+    }
+    if (!call.readers.empty()) call.inputs.add(products_, args.x);
+  }
+
+  void measure_readers(ModelPart& block, const Call& call) {
+    const OrderedHessian hessian =
+        order_hessian(products_, call.inputs.hessian.view(), call.inputs.tokens, args_.damping);
+    for (const LinearSite* linear : call.readers) {
+      Trial trial{Substitutes(args_.backend), 0.0};
+      measure_linear(*linear, hessian, trial);
+      add_variant(block, trial, 1);
+    }
+  }
+
+  // All gates of a layer are coarse in one variant, all ups in another one, and all downs: the
+  // states of one variant per expert would be more than fits into memory.
+  void measure_experts(ModelPart& block, const Call& call) {
+    const ExpertWeights& kinds = call.routed.front().routed->all.front();
+    std::vector<Trial> trials;
+    for (int i = kinds.gate != nullptr ? 3 : 2; i > 0; --i) {
+      trials.push_back({Substitutes(args_.backend), 0.0});
+    }
+    std::size_t measured = 0;
+    const std::size_t first = result_.linears.size();
+    unreached_ +=
+        for_each_expert({block, products_, call.routed, args_.damping},
+                        [&](const LinearSite& linear, const OrderedHessian& hessian) {
+                          measure_linear(linear, hessian, trials[measured++ % trials.size()]);
+                          return linear.packed;
+                        });
+    for (std::size_t i = 0; i < trials.size(); ++i) add_variant(block, trials[i], 0);
+    for (std::size_t i = first; i < result_.linears.size(); ++i) {
+      variant_of_.push_back(variants_.size() - trials.size() + (i - first) % trials.size());
+    }
+  }
+
+  // Coarse matrices on trial, and the sum of their losses.
+  struct Trial {
+    Substitutes coarse;
+    double loss = 0.0;
+  };
+
+  void measure_linear(const LinearSite& linear, const OrderedHessian& hessian, Trial& trial) {
     const Tensor wanted =
         in_slot_order(products_, linear.weight, hessian.perm, linear.padded_out());
     Rounding rounding(products_, hessian, wanted.view());
     LinearMeasurement measured{.key = linear.key, .in = linear.in(), .out = linear.padded_out()};
     const auto measure = [&](int bits, std::int32_t size) {
       const Rounding::Result rounded = rounding.run(uniform_groups(bits, size, linear.in()), 0);
-      if (bits == kTrialBits) add_variant(block, linear, rounded);
+      if (bits == kTrialBits) {
+        trial.coarse.add(linear, decoded_rows(rounded.matrix));
+        trial.loss += rounded.error;
+      }
       return run_errors(rounded.slot_errors);
     };
     for (const int bits : kWidths) {
@@ -190,15 +243,15 @@ class MeasurePass {
     result_.linears.push_back(std::move(measured));
   }
 
-  // The states of the model in which this linear alone is rounded.
-  void add_variant(ModelPart& block, const LinearSite& linear, const Rounding::Result& rounded) {
-    Substitutes coarse(args_.backend);
-    coarse.add(linear, decoded_rows(rounded.matrix));
+  // The states of the model in which the matrices on trial alone are rounded. `linears`: how many
+  // of the last ones belong to it.
+  void add_variant(ModelPart& block, const Trial& trial, std::size_t linears) {
     variants_.push_back(copy_of(base_.view()));
     CallPlan plan;
-    plan.substitutes = coarse.map();
+    plan.substitutes = trial.coarse.map();
     block.run_block(trial_.front(), variants_.back().view(), plan);
-    trial_losses_.push_back(rounded.error);
+    trial_losses_.push_back(trial.loss);
+    variant_of_.insert(variant_of_.end(), linears, variants_.size() - 1);
   }
 
   void find_sensitivities() {
@@ -207,6 +260,7 @@ class MeasurePass {
       base.push_back(distributions_of(logits));
     });
     const auto tokens = static_cast<double>(trial_.front().tokens());
+    std::vector<double> sensitivities;
     for (std::size_t i = 0; i < variants_.size(); ++i) {
       double sum = 0.0;
       std::size_t piece = 0;
@@ -215,7 +269,10 @@ class MeasurePass {
                        sum += divergence(products_, base[piece++], logits);
                      });
       const double loss = trial_losses_[i];
-      result_.linears[i].sensitivity = loss > 0.0 ? std::max(sum / tokens, 0.0) / loss : 0.0;
+      sensitivities.push_back(loss > 0.0 ? std::max(sum / tokens, 0.0) / loss : 0.0);
+    }
+    for (std::size_t i = 0; i < result_.linears.size(); ++i) {
+      result_.linears[i].sensitivity = sensitivities[variant_of_[i]];
     }
   }
 
@@ -228,6 +285,8 @@ class MeasurePass {
   Tensor base_;               // its states in the whole model
   std::vector<Tensor> variants_;
   std::vector<double> trial_losses_;
+  std::vector<std::size_t> variant_of_;  // per linear of the result
+  int unreached_ = 0;                    // experts
   ErrorMeasurement result_;
 };
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "base/check.h"
 #include "base/error.h"
 #include "tensor/dtype.h"
 
@@ -104,15 +105,10 @@ Doubles inverse_of_lower(Products& products, const Doubles& l, std::int64_t n) {
   return inverse;
 }
 
-struct OrderedSum {
-  std::vector<std::int32_t> perm;
-  double mean = 0;  // of the diagonal
-};
-
-OrderedSum falling_diagonal(const TensorView& sum, std::int64_t tokens) {
+// The mean square of each channel.
+Doubles diagonal_of(const TensorView& sum, std::int64_t tokens) {
   const std::int64_t n = sum.rows();
-  std::vector<double> diagonal(static_cast<std::size_t>(n));
-  OrderedSum result;
+  Doubles diagonal(static_cast<std::size_t>(n));
   for (std::int64_t i = 0; i < n; ++i) {
     const double value = sum.row<const float>(i)[i] / static_cast<double>(tokens);
     if (!std::isfinite(value)) {
@@ -120,27 +116,47 @@ OrderedSum falling_diagonal(const TensorView& sum, std::int64_t tokens) {
            "input channel {} of a linear has values that are not finite during calibration", i);
     }
     diagonal[static_cast<std::size_t>(i)] = value;
-    result.mean += value / static_cast<double>(n);
   }
-  result.perm.resize(static_cast<std::size_t>(n));
-  std::iota(result.perm.begin(), result.perm.end(), 0);
-  std::stable_sort(result.perm.begin(), result.perm.end(), [&](std::int32_t a, std::int32_t b) {
-    return diagonal[static_cast<std::size_t>(a)] > diagonal[static_cast<std::size_t>(b)];
+  return diagonal;
+}
+
+// The channels in this order: slot → channel.
+std::vector<std::int32_t> ordered_channels(const Doubles& diagonal, const SlotOrder& order) {
+  std::vector<std::int32_t> perm(diagonal.size());
+  std::iota(perm.begin(), perm.end(), 0);
+  if (order.kind == SlotOrder::Kind::kChannels) return perm;
+  std::size_t size = diagonal.size();
+  if (order.kind == SlotOrder::Kind::kGroupImportance) {
+    BL_CHECK(order.group_size > 0);
+    size = static_cast<std::size_t>(order.group_size);
+  }
+  Doubles largest((diagonal.size() + size - 1) / size, 0.0);  // by group; −1: stays last
+  for (std::size_t i = 0; i < diagonal.size(); ++i) {
+    largest[i / size] = std::max(largest[i / size], diagonal[i]);
+  }
+  if (diagonal.size() % size != 0) largest.back() = -1.0;
+  std::stable_sort(perm.begin(), perm.end(), [&](std::int32_t a, std::int32_t b) {
+    const auto i = static_cast<std::size_t>(a), j = static_cast<std::size_t>(b);
+    const std::size_t g = i / size, h = j / size;
+    if (g == h) return diagonal[i] > diagonal[j];
+    return largest[g] != largest[h] ? largest[g] > largest[h] : g < h;
   });
-  return result;
+  return perm;
 }
 
 }  // namespace
 
 OrderedHessian order_hessian(Products& products, const TensorView& sum, std::int64_t tokens,
-                             double damping) {
+                             double damping, const SlotOrder& order) {
   const std::int64_t n = sum.rows();
-  OrderedSum order = falling_diagonal(sum, tokens);
+  const Doubles diagonal = diagonal_of(sum, tokens);
+  double mean = 0.0;
+  for (const double value : diagonal) mean += value / static_cast<double>(n);
   OrderedHessian result;
   result.tokens = tokens;
-  result.perm = std::move(order.perm);
+  result.perm = ordered_channels(diagonal, order);
   result.h = make_host_tensor(DType::kF32, {n, n});
-  const double step = std::max(damping * order.mean, 1e-8);
+  const double step = std::max(damping * mean, 1e-8);
   Doubles reversed(static_cast<std::size_t>(n * n));
   for (int attempt = 0;; ++attempt) {
     for (std::int64_t i = 0; i < n; ++i) {

@@ -6,10 +6,25 @@
 
 namespace bl {
 
+// In which order rounding goes through the channels of an input. The later a channel, the fewer are
+// left that can make up for its error, so that channels with a large diagonal should come first.
+struct SlotOrder {
+  enum class Kind {
+    kImportance,  // by falling diagonal
+    // Groups of `group_size` neighbouring channels by their largest diagonal, and within a group by
+    // falling diagonal, so that a group of slots is a group of channels. A last group that is short
+    // stays last.
+    kGroupImportance,
+    kChannels,  // as they come
+  };
+  Kind kind = Kind::kImportance;
+  std::int64_t group_size = 0;  // of kGroupImportance
+};
+
 // The Hessian of one input as rounding needs it: channels in the order of slots, damped, and
 // factored. Shared by all linears that read the input.
 struct OrderedHessian {
-  std::vector<std::int32_t> perm;  // [in]: slot → channel, by falling diagonal
+  std::vector<std::int32_t> perm;  // [in]: slot → channel
   Tensor h;                        // F32 [in, in] in slot order, damped
   // F32 [in, in]: the transpose of U, where H⁻¹ = Uᵀ · U and U is upper triangular (Frantar et al.,
   // "GPTQ", arXiv 2210.17323).
@@ -24,7 +39,7 @@ struct OrderedHessian {
 // read. `damping` is relative to the mean of the diagonal. Throws kInvalidArgument if the matrix
 // holds values that are not finite, or cannot be made positive definite.
 OrderedHessian order_hessian(Products& products, const TensorView& sum, std::int64_t tokens,
-                             double damping);
+                             double damping, const SlotOrder& order = {});
 
 // Rows of W, [out, in] of any float type, as columns in slot order: F32 [in, padded out].
 Tensor in_slot_order(Products& products, const TensorView& weight,

@@ -11,19 +11,47 @@ Products::Products(Backend& backend) : backend_(backend) { BL_CHECK(backend.read
 void Products::add(const TensorView& out, const TensorView& a, const TensorView& b,
                    float multiplier) {
   BL_CHECK(a.columns() == b.columns() && out.rows() == a.rows() && out.columns() == b.rows());
-  const std::size_t bytes = backend_.scratch_bytes(
-      {.tokens = a.rows(), .max_in = a.columns(), .max_slots = a.columns(), .max_out = b.rows()});
-  if (scratch_.capacity() < bytes) scratch_ = Arena(backend_.allocate(bytes));
   DenseMatrix dense;
   dense.weight.view = b;
   const std::unique_ptr<PackedMatrix> weight = backend_.pack(dense, {});
-  ArenaScope scope(scratch_);
+  ArenaScope scope(scratch_for(a, b.rows()));
   ExecContext ctx = backend_.context(scratch_);
   const MatmulOutput output{weight.get(), out, {}};
   ctx.ops->matmul(ctx, {.x = a,
                         .outputs = {&output, 1},
                         .epilogue = {.multiplier = multiplier, .accumulate = true}});
   backend_.synchronize();
+}
+
+// The upper half of the rows in one product, the lower half again so.
+void Products::add_upper_gram(const TensorView& out, const TensorView& a) {
+  constexpr std::int64_t kWhole = 192;  // rows; below, halving saves less than it costs
+  const std::int64_t n = a.rows();
+  const std::int64_t upper = n <= kWhole ? n : (n / 2 + 31) / 32 * 32;
+  add(slice_rows(out, 0, upper), slice_rows(a, 0, upper), a);
+  if (upper == n) return;
+  add_upper_gram(slice_columns(slice_rows(out, upper, n - upper), upper, n - upper),
+                 slice_rows(a, upper, n - upper));
+}
+
+void Products::apply(const MatmulOutput& output, const TensorView& x) {
+  ArenaScope scope(scratch_for(x, output.weight->out()));
+  ExecContext ctx = backend_.context(scratch_);
+  ctx.ops->matmul(ctx, {.x = x, .outputs = {&output, 1}});
+  backend_.synchronize();
+}
+
+void Products::activate(const ActivateArgs& args) {
+  ExecContext ctx = backend_.context(scratch_);
+  ctx.ops->activate(ctx, args);
+  backend_.synchronize();
+}
+
+Arena& Products::scratch_for(const TensorView& x, std::int64_t out) {
+  const std::size_t bytes = backend_.scratch_bytes(
+      {.tokens = x.rows(), .max_in = x.columns(), .max_slots = x.columns(), .max_out = out});
+  if (scratch_.capacity() < bytes) scratch_ = Arena(backend_.allocate(bytes));
+  return scratch_;
 }
 
 Tensor zero_matrix(std::int64_t rows, std::int64_t columns) {

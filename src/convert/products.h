@@ -18,6 +18,14 @@ class Products {
   void add(const TensorView& out, const TensorView& a, const TensorView& b,
            float multiplier = 1.0f);
 
+  // The upper triangle of out [n, n] += a [n, k] · aᵀ; of the lower one, nothing that is known. `a`
+  // is contiguous.
+  void add_upper_gram(const TensorView& out, const TensorView& a);
+  // output.out [rows, out] = x [rows, in] · output.weight + output.bias.
+  void apply(const MatmulOutput& output, const TensorView& x);
+  // As the op of that name.
+  void activate(const ActivateArgs& args);
+
   // Runs body(begin, end) over [0, count) in pieces of `grain` on the backend's threads.
   template <class F>
   void parallel(std::int64_t count, std::int64_t grain, const F& body) {
@@ -30,6 +38,8 @@ class Products {
   Backend& backend() { return backend_; }
 
  private:
+  Arena& scratch_for(const TensorView& x, std::int64_t out);
+
   Backend& backend_;
   Arena scratch_;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "convert/expert_pass.h"
 #include "convert/substitute.h"
 
 namespace bl {
@@ -72,29 +73,31 @@ Wanted wanted_weights(Products& products, const LinearSite& linear, const Ordere
 
 class BlockQuantizer {
  public:
-  BlockQuantizer(ModelPart& block, Backend& backend, TwoPaths& paths,
+  BlockQuantizer(ModelPart& block, Backend& backend, TwoPaths& paths, const LinearRounder& rounder,
                  const QuantizeOptions& options)
       : block_(block),
         products_(backend),
         paths_(paths),
+        rounder_(rounder),
         options_(options),
         substitutes_(backend),
         original_inputs_(paths.chunks.size()),
         quantized_inputs_(paths.chunks.size()) {}
 
-  std::vector<QuantizedLinear> run(const std::map<std::string, GroupList>& groups) {
+  std::vector<QuantizedLinear> run() {
     std::vector<QuantizedLinear> results;
     for (std::size_t i = 0; i < paths_.chunks.size(); ++i) {
       advance(i, paths_.original[i], original_inputs_[i], -1, {});
       advance(i, paths_.quantized[i], quantized_inputs_[i], -1, {});
     }
-    for (int call = 0; !original_inputs_.front().empty(); ++call) {
-      const InputStatistics inputs = compare_paths(call);
-      const OrderedHessian hessian =
-          order_hessian(products_, inputs.hessian.view(), inputs.tokens, options_.damping);
-      for (std::size_t i = 0; i < readers_.size(); ++i) {
-        results.push_back(
-            quantize(*readers_[i], hessian, inputs.cross[i], groups.at(readers_[i]->key)));
+    for (int call = 0; !original_inputs_.front().x.empty(); ++call) {
+      if (original_inputs_.front().routed) {
+        quantize_experts(results);
+        for (std::size_t i = 0; i < paths_.chunks.size(); ++i) {
+          advance(i, paths_.original[i], original_inputs_[i], call, {});
+        }
+      } else {
+        quantize_readers(compare_paths(call), results);
       }
       for (std::size_t i = 0; i < paths_.chunks.size(); ++i) {
         advance(i, paths_.quantized[i], quantized_inputs_[i], call, {});
@@ -108,14 +111,17 @@ class BlockQuantizer {
 
   // Runs one chunk from `call` with its input (−1: from the beginning) up to the next call, whose
   // input replaces the old one. The input becomes empty where the block ends.
-  void advance(std::size_t chunk, const Tensor& x, Tensor& input, int call, const After& after) {
-    Tensor next;
+  void advance(std::size_t chunk, const Tensor& x, CallInput& input, int call, const After& after) {
+    CallInput next;
     CallPlan plan;
     plan.resume = call;
-    plan.input = input.view();
+    plan.input = &input;
     plan.stop = call + 1;
     plan.before = [&](int at, const MatmulArgs& args) {
-      if (at == call + 1) next = copy_of(args.x);
+      if (at == call + 1) next = CallInput(args);
+    };
+    plan.before_experts = [&](int at, const ExpertsArgs& args) {
+      if (at == call + 1) next = CallInput(args);
     };
     plan.after = after;
     if (&x == &paths_.quantized[chunk]) plan.substitutes = substitutes_.map();
@@ -127,27 +133,65 @@ class BlockQuantizer {
   InputStatistics compare_paths(int call) {
     InputStatistics inputs;
     for (std::size_t i = 0; i < paths_.chunks.size(); ++i) {
-      std::vector<Tensor> wanted;
+      Tensor original, wanted;
       readers_.clear();
       advance(i, paths_.original[i], original_inputs_[i], call, [&](int, const MatmulArgs& args) {
         for (const MatmulOutput& output : args.outputs) {
-          readers_.push_back(&block_.linear_of(output.weight));
-          const bool streams = output.out.data == paths_.original[i].view().data;
-          BL_CHECK(streams == args.epilogue.accumulate);
-          wanted.push_back(
-              wanted_output(args, output, streams ? &paths_.quantized[i].view() : nullptr));
+          const LinearSite* linear = block_.linear_of(output.weight);
+          if (linear != nullptr) readers_.push_back(linear);
+        }
+        if (readers_.empty()) return;
+        const bool streams = args.outputs[0].out.data == paths_.original[i].view().data;
+        BL_CHECK(streams == args.epilogue.accumulate);
+        if (streams || (readers_.size() == 1 && readers_[0]->out() < readers_[0]->in())) {
+          BL_CHECK(readers_.size() == 1);
+          wanted =
+              wanted_output(args, args.outputs[0], streams ? &paths_.quantized[i].view() : nullptr);
+        } else {
+          original = copy_of(args.x);
         }
       });
-      inputs.add(products_, quantized_inputs_[i].view(), wanted);
+      if (readers_.empty()) continue;
+      inputs.add(products_, quantized_inputs_[i].x.view(), original.view(), wanted.view());
     }
     return inputs;
   }
 
+  // Σ xᵀy of a linear with its wanted output y.
+  Tensor cross_of(InputStatistics& inputs, const LinearSite& linear) {
+    if (!inputs.cross.empty()) return std::move(inputs.cross);
+    Tensor cross = zero_matrix(linear.in(), linear.out());
+    products_.add(cross.view(), inputs.mixed.view(), linear.weight);
+    return cross;
+  }
+
+  // The linears that read one input.
+  void quantize_readers(InputStatistics inputs, std::vector<QuantizedLinear>& results) {
+    if (readers_.empty()) return;
+    const OrderedHessian hessian =
+        order_hessian(products_, inputs.hessian.view(), inputs.tokens, options_.damping,
+                      rounder_.slot_order(inputs.hessian.view().rows()));
+    for (const LinearSite* linear : readers_) {
+      const Tensor cross = cross_of(inputs, *linear);
+      results.push_back(quantize(*linear, hessian, &cross));
+    }
+  }
+
+  // Experts have no wanted outputs of the original path: there, other tokens may have chosen them.
+  void quantize_experts(std::vector<QuantizedLinear>& results) {
+    ExpertPassArgs args{block_, products_, quantized_inputs_, options_.damping};
+    args.slot_order = [&](std::int64_t in) { return rounder_.slot_order(in); };
+    for_each_expert(args, [&](const LinearSite& linear, const OrderedHessian& hessian) {
+      results.push_back(quantize(linear, hessian, nullptr));
+      return substitutes_.map()->at(linear.packed);
+    });
+  }
+
   QuantizedLinear quantize(const LinearSite& linear, const OrderedHessian& hessian,
-                           const Tensor& cross, const GroupList& groups) {
-    const Wanted wanted = wanted_weights(products_, linear, hessian, &cross, options_.correction);
-    Rounding::Result rounded =
-        Rounding(products_, hessian, wanted.weights.view()).run(groups, options_.sweeps);
+                           const Tensor* cross) {
+    const Wanted wanted = wanted_weights(products_, linear, hessian, cross, options_.correction);
+    LinearRounder::Result rounded =
+        rounder_.round(products_, linear.key, hessian, wanted.weights.view());
     substitutes_.add(linear, decoded_rows(rounded.matrix));
     return {linear.key, std::move(rounded.matrix), linear.out(), rounded.error, wanted.power};
   }
@@ -155,18 +199,19 @@ class BlockQuantizer {
   ModelPart& block_;
   Products products_;
   TwoPaths& paths_;
+  const LinearRounder& rounder_;
   const QuantizeOptions& options_;
   Substitutes substitutes_;
-  std::vector<Tensor> original_inputs_, quantized_inputs_;  // of the next call, per chunk
-  std::vector<const LinearSite*> readers_;                  // of the call that was compared last
+  std::vector<CallInput> original_inputs_, quantized_inputs_;  // of the next call, per chunk
+  std::vector<const LinearSite*> readers_;                     // of the call that was compared last
 };
 
 }  // namespace
 
 std::vector<QuantizedLinear> quantize_block(ModelPart& block, Backend& backend, TwoPaths& paths,
-                                            const std::map<std::string, GroupList>& groups,
+                                            const LinearRounder& rounder,
                                             const QuantizeOptions& options) {
-  return BlockQuantizer(block, backend, paths, options).run(groups);
+  return BlockQuantizer(block, backend, paths, rounder, options).run();
 }
 
 void replay_block(ModelPart& block, Backend& backend, TwoPaths& paths,

@@ -7,7 +7,7 @@
 #include "convert/bit_plan.h"
 #include "convert/block_model.h"
 #include "convert/input_statistics.h"
-#include "convert/rounding.h"
+#include "convert/linear_rounder.h"
 
 namespace bl {
 
@@ -20,7 +20,7 @@ struct QuantizeOptions {
 
 struct QuantizedLinear {
   std::string key;
-  RoundedMatrix matrix;
+  QuantizedMatrix matrix;
   std::int64_t out = 0;  // without padding
   double error = 0.0;    // the loss per token against the wanted output, after the sweeps
   double power = 0.0;    // the mean square of the wanted output, for a relative error
@@ -39,7 +39,7 @@ struct TwoPaths {
 // original one: where a linear adds to the residual stream, it also makes up for the difference of
 // the streams (the aim of GPTAQ, arXiv 2504.02692, and Qronos).
 std::vector<QuantizedLinear> quantize_block(ModelPart& block, Backend& backend, TwoPaths& paths,
-                                            const std::map<std::string, GroupList>& groups,
+                                            const LinearRounder& rounder,
                                             const QuantizeOptions& options);
 
 // Moves both paths behind a block whose linears are already quantized.

@@ -22,13 +22,17 @@ GroupList uniform_groups(int bits, std::int32_t size, std::int64_t slots);
 // permutation.
 std::int64_t stored_bits(const GroupList& groups, std::int64_t in, std::int64_t out);
 
-// A linear after rounding, in slot order. `out` is padded to a multiple of 32.
-struct RoundedMatrix {
+// The codes of a linear after rounding, in slot order. `out` is padded to a multiple of 32.
+struct SlotCodes {
   std::int64_t in = 0;
   std::int64_t out = 0;
   GroupList groups = {};
-  std::vector<std::int32_t> perm = {};         // slot → channel
-  std::vector<std::uint8_t> codes = {};        // [in, out]
+  std::vector<std::int32_t> perm = {};   // slot → channel
+  std::vector<std::uint8_t> codes = {};  // [in, out]
+};
+
+// A linear after rounding for EXL2.
+struct RoundedMatrix : SlotCodes {
   std::vector<std::uint8_t> scale_codes = {};  // [groups, out], 0 … 15
   std::vector<std::uint16_t> scale_max = {};   // [groups] of binary16 bits
 };

@@ -3,9 +3,10 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "convert/exl2_grids.h"
 #include "convert/round_even.h"
 #include "convert/rounding_state.h"
-#include "format/exl2_scale.h"
+#include "format/bit_codec.h"
 #include "tensor/float16.h"
 
 namespace bl {
@@ -26,15 +27,13 @@ std::vector<SlotBlock> slot_blocks(const GroupList& groups) {
 }
 
 RoundingState::RoundingState(const GroupList& groups, const OrderedHessian& hessian,
-                             std::int64_t out)
-    : blocks(slot_blocks(groups)) {
+                             std::int64_t out, GroupGrids& scales)
+    : grids(scales), blocks(slot_blocks(groups)) {
   const auto in = static_cast<std::int64_t>(hessian.perm.size());
   std::int64_t longest = 0;
   for (const SlotBlock& block : blocks) longest = std::max(longest, block.slots);
   matrix = {.in = in, .out = out, .groups = groups, .perm = hessian.perm};
   matrix.codes.resize(static_cast<std::size_t>(in * out));
-  matrix.scale_codes.resize(groups.size() * static_cast<std::size_t>(out));
-  matrix.scale_max.resize(groups.size());
   values = make_host_tensor(DType::kF32, {in, out});
   work = make_host_tensor(DType::kF32, {in, out});
   step = make_host_tensor(DType::kF32, {out, longest});
@@ -57,9 +56,7 @@ class GroupPass {
 
   void run(std::size_t group, std::int64_t first_slot, const ColumnPanel& panel) {
     const SlotGroup& shape = state_.matrix.groups[group];
-    const auto scales = column_scales(state_.matrix.scale_max[group]);
-    const std::uint8_t* codes = state_.scale_codes(group) + panel.first;
-    for (std::int64_t c = 0; c < panel.columns; ++c) scale_[c] = scales[codes[c]];
+    grids_ = state_.grids.grids(group, panel);
     for (std::int64_t k = first_slot; k < first_slot + shape.slots; ++k) {
       round_slot(k, shape.bits, panel);
       pass_on(k, panel);
@@ -72,7 +69,7 @@ class GroupPass {
   }
 
   void round_slot(std::int64_t k, int bits, const ColumnPanel& panel) {
-    const int center = exl2_center(bits);
+    const auto last = static_cast<float>(code_mask(bits));
     const float* wanted = work(k, panel);
     float* values = state_.values.view().row<float>(k) + panel.first;
     std::uint8_t* codes = state_.codes(k) + panel.first;
@@ -80,11 +77,12 @@ class GroupPass {
     float* step = step_of(state_, block_).row<float>(panel.first) + (k - block_.first_slot);
     double sum = 0.0;
     for (std::int64_t c = 0; c < panel.columns; ++c) {
-      const float exact = scale_[c] > 0.0f ? wanted[c] / scale_[c] : 0.0f;
-      const float code = round_even(
-          std::clamp(exact, static_cast<float>(-center), static_cast<float>(center - 1)));
-      values[c] = half_to_float(float_to_half(code * scale_[c]));
-      codes[c] = static_cast<std::uint8_t>(static_cast<int>(code) + center);
+      const float scale = grids_.scale[static_cast<std::size_t>(c)];
+      const float zero = grids_.zero[static_cast<std::size_t>(c)];
+      const float exact = scale > 0.0f ? wanted[c] / scale : 0.0f;
+      const float code = round_even(std::clamp(exact, -zero, last - zero));
+      values[c] = half_to_float(float_to_half(code * scale));
+      codes[c] = static_cast<std::uint8_t>(static_cast<int>(code + zero));
       error_[c] = (wanted[c] - values[c]) * inverse_pivot;
       step[c * block_.slots] = error_[c];
       sum += static_cast<double>(error_[c]) * error_[c];
@@ -104,7 +102,7 @@ class GroupPass {
   RoundingState& state_;
   const OrderedHessian& hessian_;
   const SlotBlock& block_;
-  float scale_[kPanelColumns] = {};
+  ColumnGrids grids_;
   float error_[kPanelColumns] = {};
 };
 
@@ -121,18 +119,10 @@ void Rounding::round_block(RoundingState& state, const SlotBlock& block) {
     const SlotGroup& group = state.matrix.groups[g];
     const std::span<const float> importance(hessian_.importance.data() + slot,
                                             static_cast<std::size_t>(group.slots));
-    const auto panel_of = [&](const ColumnPanel& panel) {
-      return GroupPanel{state.work.view().row<float>(slot) + panel.first,
-                        state.work.view().row_stride, panel.columns, importance, group.bits};
-    };
-    ErrorCurves curves(state.matrix.out);
-    state.for_panels(products_, [&](const ColumnPanel& panel) {
-      measure_curves(panel_of(panel), panel.first, curves);
-    });
-    state.matrix.scale_max[g] = choose_scale_max(curves);
-    state.for_panels(products_, [&](const ColumnPanel& panel) {
-      choose_scale_codes(panel_of(panel), panel.first, curves, state.matrix.scale_max[g],
-                         state.scale_codes(g) + panel.first);
+    state.grids.search(
+        products_, g,
+        {state.work.view().row<float>(slot), state.work.view().row_stride, importance});
+    for_panels(products_, state.matrix.out, [&](const ColumnPanel& panel) {
       GroupPass(state, hessian_, block).run(g, slot, panel);
     });
     slot += group.slots;
@@ -145,14 +135,14 @@ void Rounding::round_block(RoundingState& state, const SlotBlock& block) {
                 step_of(state, block), -1.0f);
 }
 
-Rounding::Result Rounding::run(const GroupList& groups, int sweeps) {
-  RoundingState state(groups, hessian_, wanted_.columns());
+Rounding::Rounded<SlotCodes> Rounding::run(const GroupList& groups, GroupGrids& grids, int sweeps) {
+  RoundingState state(groups, hessian_, wanted_.columns(), grids);
   const std::size_t row_bytes = static_cast<std::size_t>(wanted_.columns()) * sizeof(float);
   for (std::int64_t k = 0; k < wanted_.rows(); ++k) {
     std::memcpy(state.work.view().row<float>(k), wanted_.row<const float>(k), row_bytes);
   }
   for (const SlotBlock& block : state.blocks) round_block(state, block);
-  Result result;
+  Rounded<SlotCodes> result;
   result.slot_errors.assign(static_cast<std::size_t>(state.matrix.in), 0.0);
   for (std::size_t i = 0; i < state.panel_errors.size(); ++i) {
     result.slot_errors[i % result.slot_errors.size()] += state.panel_errors[i];
@@ -161,6 +151,14 @@ Rounding::Result Rounding::run(const GroupList& groups, int sweeps) {
   if (sweeps > 0) result.error = improve(state, sweeps);
   result.matrix = std::move(state.matrix);
   return result;
+}
+
+Rounding::Result Rounding::run(const GroupList& groups, int sweeps) {
+  Exl2Grids grids(groups, wanted_.columns());
+  Rounded<SlotCodes> rounded = run(groups, grids, sweeps);
+  return {{std::move(rounded.matrix), std::move(grids.scale_codes()), std::move(grids.scale_max())},
+          std::move(rounded.slot_errors),
+          rounded.error};
 }
 
 }  // namespace bl

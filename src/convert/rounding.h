@@ -1,6 +1,7 @@
 #pragma once
 #include <vector>
 
+#include "convert/group_grids.h"
 #include "convert/ordered_hessian.h"
 #include "convert/rounded_matrix.h"
 
@@ -21,13 +22,19 @@ class Rounding {
   // `wanted`: F32 [in, out] in slot order, `out` a multiple of 32. All must outlive this.
   Rounding(Products& products, const OrderedHessian& hessian, const TensorView& wanted);
 
-  struct Result {
-    RoundedMatrix matrix;
+  template <class Matrix>
+  struct Rounded {
+    Matrix matrix;
     // [in]: the share of the loss that GPTQ incurs in each slot. The shares of a slot at another
     // width add up to a good estimate for mixed widths.
     std::vector<double> slot_errors;
     double error = 0.0;  // the loss, after the sweeps
   };
+  // For any format whose codes stand for (q − zero) · scale. `grids` has the scales afterwards.
+  Rounded<SlotCodes> run(const GroupList& groups, GroupGrids& grids, int sweeps);
+
+  // For EXL2.
+  using Result = Rounded<RoundedMatrix>;
   Result run(const GroupList& groups, int sweeps);
 
  private:

@@ -1,12 +1,10 @@
 #pragma once
 // What the two phases of Rounding (GPTQ and coordinate descent) share.
 
-#include <algorithm>
 #include <cstdint>
 #include <vector>
 
 #include "convert/rounding.h"
-#include "convert/scale_search.h"
 
 namespace bl {
 
@@ -22,29 +20,14 @@ struct SlotBlock {
 };
 std::vector<SlotBlock> slot_blocks(const GroupList& groups);
 
-// A stripe of columns, worked on by one thread.
-struct ColumnPanel {
-  std::int64_t first = 0;
-  std::int64_t columns = 0;
-};
-
 struct RoundingState {
-  RoundingState(const GroupList& groups, const OrderedHessian& hessian, std::int64_t out);
+  RoundingState(const GroupList& groups, const OrderedHessian& hessian, std::int64_t out,
+                GroupGrids& scales);
 
   std::uint8_t* codes(std::int64_t slot) { return matrix.codes.data() + slot * matrix.out; }
-  std::uint8_t* scale_codes(std::size_t group) {
-    return matrix.scale_codes.data() + static_cast<std::int64_t>(group) * matrix.out;
-  }
-  template <class F>
-  void for_panels(Products& products, const F& body) {
-    products.parallel(matrix.out, kPanelColumns, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t c = begin; c < end; c += kPanelColumns) {
-        body(ColumnPanel{c, std::min(kPanelColumns, end - c)});
-      }
-    });
-  }
 
-  RoundedMatrix matrix;
+  GroupGrids& grids;
+  SlotCodes matrix;
   std::vector<SlotBlock> blocks;
   Tensor values;  // F32 [in, out]: the decoded weights
   Tensor work;  // F32 [in, out]: weights with error feedback (GPTQ); H · (values − wanted) (sweeps)

@@ -5,7 +5,7 @@
 
 #include "convert/round_even.h"
 #include "convert/rounding_state.h"
-#include "format/exl2_scale.h"
+#include "format/bit_codec.h"
 #include "tensor/float16.h"
 
 namespace bl {
@@ -32,7 +32,7 @@ class BlockSweep {
     std::int64_t row = 0;
     for (std::size_t g = block_.first_group; g < block_.end_group; ++g) {
       const SlotGroup& group = state_.matrix.groups[g];
-      refit_scales(g, row);
+      refit(g, row);
       for (std::int64_t r = row; r < row + group.slots; ++r) change_codes(g, r);
       row += group.slots;
     }
@@ -65,57 +65,59 @@ class BlockSweep {
     }
   }
 
-  // For each column: gradient and curvature of the loss along its scale, given its codes.
-  void scale_terms(std::size_t g, std::int64_t row, float* gradient, float* curvature) {
-    const SlotGroup& group = state_.matrix.groups[g];
-    const int center = exl2_center(group.bits);
-    for (std::int64_t r = row; r < row + group.slots; ++r) {
-      float product[kPanelColumns] = {};
-      for (std::int64_t s = row; s < row + group.slots; ++s) {
-        const float factor = h(r, s);
-        const std::uint8_t* other = codes(s);
-        for (std::int64_t c = 0; c < panel_.columns; ++c) {
-          product[c] += factor * static_cast<float>(static_cast<int>(other[c]) - center);
-        }
-      }
-      const std::uint8_t* own = codes(r);
-      for (std::int64_t c = 0; c < panel_.columns; ++c) {
-        const auto value = static_cast<float>(static_cast<int>(own[c]) - center);
-        gradient[c] += value * residual(r)[c];
-        curvature[c] += value * product[c];
-      }
+  // q − zero of each column in slot r.
+  void read_steps(std::int64_t r, ColumnLanes& steps) {
+    const std::uint8_t* own = codes(r);
+    for (std::size_t c = 0; c < static_cast<std::size_t>(panel_.columns); ++c) {
+      steps[c] = static_cast<float>(own[c]) - grids_.zero[c];
     }
   }
 
-  void refit_scales(std::size_t g, std::int64_t row) {
-    const auto scales = column_scales(state_.matrix.scale_max[g]);
-    std::uint8_t* scale_codes = state_.scale_codes(g) + panel_.first;
-    float gradient[kPanelColumns] = {}, curvature[kPanelColumns] = {};
-    scale_terms(g, row, gradient, curvature);
-    bool changed = false;
-    for (std::int64_t c = 0; c < panel_.columns; ++c) {
-      const float now = scales[scale_codes[c]];
-      float least = 0.0f;
-      for (std::uint8_t code = 0; code < scales.size(); ++code) {
-        const float change = scales[code] - now;
-        const float loss = change * (2.0f * gradient[c] + change * curvature[c]);
-        if (loss >= least) continue;
-        least = loss;
-        scale_codes[c] = code;
-        changed = true;
+  // How the loss depends on the scale and the zero point of each column, given its codes.
+  RefitTerms refit_terms(std::int64_t row, std::int32_t slots) {
+    RefitTerms terms;
+    std::vector<ColumnLanes> steps(static_cast<std::size_t>(slots));
+    for (std::int64_t r = 0; r < slots; ++r)
+      read_steps(row + r, steps[static_cast<std::size_t>(r)]);
+    for (std::int64_t r = row; r < row + slots; ++r) {
+      ColumnLanes product{};
+      float row_sum = 0.0f;
+      for (std::int64_t s = row; s < row + slots; ++s) {
+        const float factor = h(r, s);
+        const ColumnLanes& other = steps[static_cast<std::size_t>(s - row)];
+        for (std::size_t c = 0; c < other.size(); ++c) product[c] += factor * other[c];
+        row_sum += factor;
       }
-      scale_[c] = scales[scale_codes[c]];
+      const ColumnLanes& own = steps[static_cast<std::size_t>(r - row)];
+      const float* gradient = residual(r);
+      for (std::size_t c = 0; c < own.size(); ++c) {
+        terms.by_scale[c] += own[c] * gradient[c];
+        terms.by_shift[c] += gradient[c];
+        terms.scale_scale[c] += own[c] * product[c];
+        terms.scale_shift[c] += own[c] * row_sum;
+      }
+      terms.shift_shift += row_sum;
     }
-    if (changed) decode_group(g, row);
+    return terms;
+  }
+
+  void refit(std::size_t g, std::int64_t row) {
+    grids_ = state_.grids.grids(g, panel_);
+    const bool changed =
+        state_.grids.refit(g, panel_, refit_terms(row, state_.matrix.groups[g].slots));
+    if (!changed) return;
+    grids_ = state_.grids.grids(g, panel_);
+    decode_group(g, row);
   }
 
   void decode_group(std::size_t g, std::int64_t row) {
     const SlotGroup& group = state_.matrix.groups[g];
-    const int center = exl2_center(group.bits);
+    ColumnLanes steps;
     for (std::int64_t r = row; r < row + group.slots; ++r) {
+      read_steps(r, steps);
       for (std::int64_t c = 0; c < panel_.columns; ++c) {
-        const auto code = static_cast<float>(static_cast<int>(codes(r)[c]) - center);
-        const float value = half_to_float(float_to_half(code * scale_[c]));
+        const auto lane = static_cast<std::size_t>(c);
+        const float value = half_to_float(float_to_half(steps[lane] * grids_.scale[lane]));
         delta_[c] = value - values(r)[c];
         values(r)[c] = value;
       }
@@ -124,19 +126,20 @@ class BlockSweep {
   }
 
   void change_codes(std::size_t g, std::int64_t r) {
-    const int center = exl2_center(state_.matrix.groups[g].bits);
+    const auto last = static_cast<float>(code_mask(state_.matrix.groups[g].bits));
     const float inverse_curvature = 1.0f / h(r, r);
     std::uint8_t* own = codes(r);
     bool changed = false;
     for (std::int64_t c = 0; c < panel_.columns; ++c) {
       delta_[c] = 0.0f;
-      if (scale_[c] <= 0.0f) continue;
+      const float scale = grids_.scale[static_cast<std::size_t>(c)];
+      const float zero = grids_.zero[static_cast<std::size_t>(c)];
+      if (scale <= 0.0f) continue;
       const float best = values(r)[c] - residual(r)[c] * inverse_curvature;
-      const float code = round_even(std::clamp(best / scale_[c], static_cast<float>(-center),
-                                               static_cast<float>(center - 1)));
-      const auto stored = static_cast<std::uint8_t>(static_cast<int>(code) + center);
+      const float code = round_even(std::clamp(best / scale, -zero, last - zero));
+      const auto stored = static_cast<std::uint8_t>(static_cast<int>(code + zero));
       if (stored == own[c]) continue;
-      const float value = half_to_float(float_to_half(code * scale_[c]));
+      const float value = half_to_float(float_to_half(code * scale));
       delta_[c] = value - values(r)[c];
       values(r)[c] = value;
       own[c] = stored;
@@ -151,14 +154,14 @@ class BlockSweep {
   const ColumnPanel& panel_;
   std::vector<float> residual_;  // [block slots, kPanelColumns]
   std::vector<float> before_;    // the values before the sweep
-  float scale_[kPanelColumns] = {};
+  ColumnGrids grids_;            // of the group that is being worked on
   float delta_[kPanelColumns] = {};
 };
 
 }  // namespace
 
 void Rounding::sweep_block(RoundingState& state, const SlotBlock& block) {
-  state.for_panels(products_, [&](const ColumnPanel& panel) {
+  for_panels(products_, state.matrix.out, [&](const ColumnPanel& panel) {
     BlockSweep(state, hessian_.h.view(), block, panel).run();
   });
   products_.add(state.work.view(), slice_columns(hessian_.h.view(), block.first_slot, block.slots),

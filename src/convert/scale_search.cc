@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 
-#include "convert/round_even.h"
 #include "format/exl2_scale.h"
 #include "tensor/float16.h"
 
@@ -14,28 +13,11 @@ namespace {
 constexpr int kPointsPerOctave = 12;
 constexpr float kLargest = 1.15f;  // first point, relative to the scale that clips nothing
 
-using Lanes = std::array<float, kPanelColumns>;
-
-// The error of each column of a panel at one scale per column, added up over the slots.
-void panel_errors(const GroupPanel& panel, const Lanes& scale, Lanes& errors) {
-  const auto low = static_cast<float>(-exl2_center(panel.bits));
-  const auto high = static_cast<float>(exl2_center(panel.bits) - 1);
-  Lanes inverse;
-  for (std::size_t c = 0; c < inverse.size(); ++c) {
-    inverse[c] = scale[c] > 0.0f ? 1.0f / scale[c] : 0.0f;
-    errors[c] = 0.0f;
-  }
-  Lanes row{};
-  for (std::size_t r = 0; r < panel.importance.size(); ++r) {
-    const float* weights = panel.weights + static_cast<std::int64_t>(r) * panel.stride;
-    std::copy(weights, weights + panel.columns, row.begin());
-    const float importance = panel.importance[r];
-    for (std::size_t c = 0; c < row.size(); ++c) {
-      const float code = round_even(std::min(std::max(row[c] * inverse[c], low), high));
-      const float error = row[c] - code * scale[c];
-      errors[c] += importance * error * error;
-    }
-  }
+// The grids of EXL2, which are symmetric, with these scales.
+ColumnGrids centered_grids(const GroupPanel& panel, const ColumnLanes& scale) {
+  ColumnGrids grids{scale, {}};
+  grids.zero.fill(static_cast<float>(exl2_center(panel.bits)));
+  return grids;
 }
 
 float point_ratio(int point) {
@@ -95,7 +77,7 @@ std::array<float, 16> column_scales(std::uint16_t scale_max) {
 }
 
 void measure_curves(const GroupPanel& panel, std::int64_t first, ErrorCurves& curves) {
-  Lanes base{};
+  ColumnLanes base{};
   for (std::size_t r = 0; r < panel.importance.size(); ++r) {
     const float* weights = panel.weights + static_cast<std::int64_t>(r) * panel.stride;
     for (std::int64_t c = 0; c < panel.columns; ++c) {
@@ -105,11 +87,11 @@ void measure_curves(const GroupPanel& panel, std::int64_t first, ErrorCurves& cu
   }
   const float steps = static_cast<float>(exl2_center(panel.bits)) - 0.5f;
   for (float& value : base) value *= kLargest / steps;
-  Lanes scale, errors;
+  ColumnLanes scale, errors;
   for (int point = 0; point < ErrorCurves::kPoints; ++point) {
     const float ratio = point_ratio(point);
     for (std::size_t c = 0; c < scale.size(); ++c) scale[c] = base[c] * ratio;
-    panel_errors(panel, scale, errors);
+    group_errors(panel, centered_grids(panel, scale), errors);
     for (std::int64_t c = 0; c < panel.columns; ++c) {
       curves.errors[static_cast<std::size_t>(first + c)][static_cast<std::size_t>(point)] =
           errors[static_cast<std::size_t>(c)];
@@ -155,15 +137,15 @@ void choose_scale_codes(const GroupPanel& panel, std::int64_t first, const Error
     const auto above = std::lower_bound(scales.begin(), scales.end(), wanted);
     near[static_cast<std::size_t>(c)] = static_cast<int>(above - scales.begin());
   }
-  Lanes least;
+  ColumnLanes least;
   least.fill(std::numeric_limits<float>::infinity());
-  Lanes scale{}, errors;
+  ColumnLanes scale{}, errors;
   for (int step = -2; step <= 1; ++step) {
     const auto code_of = [&](std::size_t c) { return std::clamp(near[c] + step, 0, 15); };
     for (std::size_t c = 0; c < scale.size(); ++c) {
       scale[c] = scales[static_cast<std::size_t>(code_of(c))];
     }
-    panel_errors(panel, scale, errors);
+    group_errors(panel, centered_grids(panel, scale), errors);
     for (std::int64_t c = 0; c < panel.columns; ++c) {
       const auto lane = static_cast<std::size_t>(c);
       if (errors[lane] >= least[lane]) continue;

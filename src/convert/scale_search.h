@@ -4,22 +4,11 @@
 
 #include <array>
 #include <cstdint>
-#include <span>
 #include <vector>
 
+#include "convert/group_errors.h"
+
 namespace bl {
-
-// Columns are searched in panels of this many, each by one thread.
-inline constexpr std::int64_t kPanelColumns = 64;
-
-// Weights of one group and panel, [slots, stride], and what an error of each slot costs.
-struct GroupPanel {
-  const float* weights = nullptr;
-  std::int64_t stride = 0;
-  std::int64_t columns = 0;           // up to kPanelColumns
-  std::span<const float> importance;  // [slots]
-  int bits = 0;
-};
 
 // For each column: the weighted squared error at a ladder of scales around its largest weight.
 struct ErrorCurves {

@@ -145,6 +145,14 @@ std::vector<std::string> ShardWriter::file_names() const {
   return names;
 }
 
+std::uint64_t ShardWriter::file_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const Shard& shard : shards_) {
+    bytes += header_of(shard.tensors, options_.metadata).size() + shard.bytes;
+  }
+  return bytes;
+}
+
 void ShardWriter::commit() {
   BL_CHECK(left_ == 0);
   while (writers_.size() < shards_.size()) {

@@ -72,6 +72,8 @@ class ShardWriter {
   void commit();
   // The names of the files that commit() makes, the index included.
   std::vector<std::string> file_names() const;
+  // The bytes of the weight files that commit() makes, headers included, the index not.
+  std::uint64_t file_bytes() const;
 
  private:
   struct Shard {

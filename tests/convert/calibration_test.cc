@@ -4,9 +4,11 @@
 
 #include <algorithm>
 
+#include "../engine/tiny_model.h"
 #include "../engine/word_tokenizer.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "support/data.h"
 
 namespace bl::test {
@@ -52,6 +54,48 @@ TEST_F(CalibrationTest, GivesEachFileItsShare) {
   }
   EXPECT_EQ(of_a, 6);
   EXPECT_EQ(rows.sources.size(), 2u);
+  EXPECT_EQ(rows.dataset, "a.txt, b.jsonl");
+}
+
+// The chat template writes special tokens; a text that spells one does not.
+TEST_F(CalibrationTest, RendersMessages) {
+  tokenizer_ = make_word_tokenizer({"a", "b", "Ġ", "Ċ"}, {"ab"});
+  constexpr std::int32_t kSpecial = 4;
+  const auto file = write("chats.jsonl",
+                          "{\"text\": \"ab\"}\n"
+                          "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}\n"
+                          "{\"text\": \"b\"}\n");
+  const auto read_one = [&](std::function<std::string(const OrderedJson&)> render,
+                            std::int64_t length) {
+    const CalibrationArgs args{.tokenizer = *tokenizer_,
+                               .render = std::move(render),
+                               .files = {{file}},
+                               .rows = 1,
+                               .length = length};
+    return read_calibration(args).rows.at(0);
+  };
+  const auto render = [](const OrderedJson& messages) {
+    return "ab" + messages.at(0).at("content").get<std::string>() + "a";
+  };
+  EXPECT_EQ(read_one(render, 6), (std::vector<std::int32_t>{0, 1, kSpecial, 0, 0, 1}));
+  EXPECT_EQ(read_one(nullptr, 4), (std::vector<std::int32_t>{0, 1, 0, 1}));
+  try {
+    read_one([](const OrderedJson&) -> std::string { fail(ErrorCode::kInvalidArgument, "no"); }, 4);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("chats.jsonl line 2: no"), std::string::npos)
+        << error.what();
+  }
+}
+
+TEST_F(CalibrationTest, ReadsParquet) {
+  tokenizer_ = Tokenizer::load(make_tiny_model("calibration-model"));
+  const Calibration rows = read({{unpacked("parquet") / "zstd-v2-dictionary.parquet"}}, 20);
+  ASSERT_EQ(rows.rows.size(), 20u);
+  EXPECT_EQ(rows.dataset, "zstd-v2-dictionary.parquet");
+  std::string all;
+  for (const auto& row : rows.rows) all += tokenizer_->decode(row, false);
+  EXPECT_NE(all.find("row"), std::string::npos) << all;
 }
 
 TEST_F(CalibrationTest, DependsOnTheSeedAlone) {

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
-#include <random>
 
 #include "../engine/tiny_model.h"
 #include "../model/golden.h"
@@ -14,6 +14,7 @@
 #include "format/dequantize.h"
 #include "format/load_weight_matrix.h"
 #include "format/safetensors_folder.h"
+#include "random_rows.h"
 #include "support/data.h"
 
 namespace bl::test {
@@ -21,17 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Calibration random_rows(std::int64_t rows, std::int64_t length) {
-  std::mt19937 random(4);
-  Calibration result;
-  for (std::int64_t r = 0; r < rows; ++r) {
-    auto& row = result.rows.emplace_back();
-    for (std::int64_t i = 0; i < length; ++i) {
-      row.push_back(static_cast<std::int32_t>(random() % 256));
-    }
-  }
-  return result;
-}
+constexpr int kIds = 256;  // of the tiny model
 
 struct Stopped {};
 
@@ -42,37 +33,49 @@ class Conversion : public testing::Test {
     int threads = 2;
     int stop_after = INT_MAX;  // calls of progress; then the conversion is killed
     double correction = 1.0;
+    int head_bits = 6;
   };
 
   ConvertReport convert(const char* name, const Settings& settings) {
+    return convert_rates(name, settings, {settings.bits}).front();
+  }
+
+  // Makes the models NAME, or NAME-3.0bpw and so on, in one run.
+  std::vector<ConvertReport> convert_rates(const std::string& name, const Settings& settings,
+                                           const std::vector<double>& rates) {
     const auto backend = open_backend("cpu", {.threads = settings.threads});
-    const fs::path out = root_ / name;
-    fs::create_directories(out);
     int calls = 0;
     const ConvertArgs args{.backend = *backend,
                            .files = files_,
                            .calibration = rows_,
-                           .work = root_ / (std::string(name) + "-job"),
-                           .bits = settings.bits,
-                           .head_bits = 6,
+                           .work = root_ / (name + "-job"),
+                           .head_bits = settings.head_bits,
                            .measure_rows = 2,
                            .quantize = {.correction = settings.correction},
                            .source = "tiny",
-                           .progress = [&](const char*, std::int64_t, std::int64_t) {
+                           .progress = [&](const std::string&, std::int64_t, std::int64_t) {
                              if (calls++ >= settings.stop_after) throw Stopped();
                            }};
     Converter converter(args);
-    converter.quantize();
-    return converter.write(out, std::uint64_t{1} << 30);
+    std::vector<ConvertReport> reports;
+    for (const double bits : rates) {
+      const fs::path out = root_ / (rates.size() == 1 ? name : name + "-" + rate_name(bits));
+      fs::create_directories(out);
+      converter.quantize(bits);
+      reports.push_back(converter.write(bits, out, std::uint64_t{1} << 30));
+    }
+    last_calls_ = calls;
+    return reports;
   }
 
-  std::string bytes_of(const char* name) const {
+  std::string bytes_of(const std::string& name) const {
     return read_file(root_ / name / "output.safetensors");
   }
 
+  int last_calls_ = 0;  // of progress
   fs::path root_ = scratch_dir("conversion");
   ModelFiles files_ = open_model_folder(make_tiny_model("conversion-model"));
-  Calibration rows_ = random_rows(6, 96);
+  Calibration rows_ = random_rows(6, 96, kIds);
 };
 
 // Every linear is there in EXL2 with the planned rate, everything else in binary16.
@@ -96,7 +99,7 @@ TEST_F(Conversion, WritesAModelThatLoads) {
 TEST_F(Conversion, KeepsTheOutputTheBetterTheMoreBits) {
   const auto logits = [](const ModelFiles& files) {
     GoldenRun run("cpu", files, CacheType::kF32);
-    return run.logits({random_rows(1, 40).rows[0]})[0];
+    return run.logits({random_rows(1, 40, kIds).rows[0]})[0];
   };
   const std::vector<float> base = logits(files_);
   double last = 1e30;
@@ -134,14 +137,111 @@ TEST_F(Conversion, GivesTheSameBytesAfterAKillAtAnyPoint) {
   }
 }
 
-TEST_F(Conversion, RefusesAnotherJobInItsFolder) {
-  convert("job", {});
-  try {
-    convert("job", {.bits = 5.0});
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("\"bits\""), std::string::npos) << error.what();
+// Three rates in one run, killed anywhere, have the bytes that each has alone; the measurement is
+// made once.
+TEST_F(Conversion, MakesSeveralRatesOfOneMeasurement) {
+  const std::vector<double> rates{3.5, 4.0, 5.25};
+  convert_rates("all", {}, rates);
+  EXPECT_TRUE(fs::exists(root_ / "all-job" / "4.0bpw" / "part-00002.safetensors"));
+  const int calls = last_calls_;
+  for (const double bits : rates) {
+    const std::string alone = "alone-" + rate_name(bits);
+    convert(alone.c_str(), {.bits = bits});
+    EXPECT_EQ(bytes_of(alone), bytes_of("all-" + rate_name(bits))) << bits;
   }
+  // Measuring reports 3 steps, and each rate 4.
+  EXPECT_EQ(calls, 3 + 3 * 4);
+  for (int stop = 3; stop < calls; stop += 5) {
+    const std::string name = "all-killed" + std::to_string(stop);
+    EXPECT_THROW(convert_rates(name, {.stop_after = stop}, rates), Stopped) << stop;
+    convert_rates(name, {}, rates);
+    for (const double bits : rates) {
+      EXPECT_EQ(bytes_of("all-" + rate_name(bits)), bytes_of(name + "-" + rate_name(bits))) << stop;
+    }
+  }
+}
+
+TEST_F(Conversion, AnotherRateUsesTheMeasurementThatIsThere) {
+  convert("job", {});
+  const std::string measurement = read_file(root_ / "job-job" / "measurement.json");
+  convert("job", {.bits = 5.0});
+  EXPECT_EQ(last_calls_, 4);  // none of measuring
+  EXPECT_EQ(read_file(root_ / "job-job" / "measurement.json"), measurement);
+  convert("fresh", {.bits = 5.0});
+  EXPECT_EQ(bytes_of("fresh"), bytes_of("job"));
+}
+
+TEST_F(Conversion, RefusesAnotherJobInItsFolder) {
+  const auto refusal = [&](const Settings& settings) -> std::string {
+    try {
+      convert("job", settings);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "nothing";
+  };
+  convert("job", {});
+  EXPECT_NE(refusal({.head_bits = 8}).find("\"head_bits\""), std::string::npos);
+  rows_.rows[0][0] ^= 1;
+  EXPECT_NE(refusal({}).find("\"calibration\""), std::string::npos);
+}
+
+// What is said of the whole model: nearly nothing is lost with many bits, more with fewer, and the
+// figures stay the same after a kill.
+TEST_F(Conversion, ReportsTheQualityOfTheWholeModel) {
+  const std::vector<ConvertReport> reports = convert_rates("quality", {.head_bits = 8}, {3.0, 8.0});
+  for (const ConvertReport& report : reports) {
+    const OutputQuality& quality = report.quality;
+    ASSERT_EQ(quality.block_errors.size(), 2u);
+    EXPECT_EQ(quality.positions, 6 * 95);  // all but the last of each row
+    EXPECT_GT(quality.kl_error, 0.0);
+    EXPECT_LT(quality.kl_error, quality.kl);
+    EXPECT_GT(quality.original_perplexity, 200.0);  // random rows of 256 tokens
+    const std::vector<BlockReport> blocks = blocks_of(report);
+    ASSERT_EQ(blocks.size(), 3u);
+    EXPECT_EQ(blocks[2].name, "head");
+    EXPECT_DOUBLE_EQ(blocks[1].relative_error, quality.block_errors[1]);
+  }
+  EXPECT_LT(reports[1].quality.kl, 0.02 * reports[0].quality.kl);
+  EXPECT_LT(reports[1].quality.block_errors[1], 0.02 * reports[0].quality.block_errors[1]);
+  EXPECT_NEAR(reports[1].quality.quantized_perplexity / reports[1].quality.original_perplexity, 1.0,
+              0.02);
+  EXPECT_THROW(convert_rates("again", {.stop_after = 5, .head_bits = 8}, {3.0, 8.0}), Stopped);
+  const ConvertReport again = convert_rates("again", {.head_bits = 8}, {3.0, 8.0})[0];
+  EXPECT_EQ(to_json(again), to_json(reports[0]));
+}
+
+// The mean and the perplexities against what the written model itself says.
+TEST_F(Conversion, QualityIsThatOfTheWrittenModel) {
+  rows_.rows.resize(3);
+  const ConvertReport report = convert("said", {.bits = 3.0});
+  const auto logits = [&](const ModelFiles& files) {
+    GoldenRun run("cpu", files, CacheType::kF32);
+    return run.logits(rows_.rows);
+  };
+  const auto base = logits(files_), other = logits(open_model_folder(root_ / "said"));
+  double kl = 0.0, surprise = 0.0;
+  std::int64_t n = 0;
+  for (std::size_t row = 0; row < rows_.rows.size(); ++row) {
+    const std::size_t vocab = base[row].size() / rows_.rows[row].size();
+    for (std::size_t at = 0; at + 1 < rows_.rows[row].size(); ++at, ++n) {
+      const float* p = base[row].data() + at * vocab;
+      const float* q = other[row].data() + at * vocab;
+      double p_sum = 0.0, q_sum = 0.0;
+      for (std::size_t i = 0; i < vocab; ++i) {
+        p_sum += std::exp(static_cast<double>(p[i]));
+        q_sum += std::exp(static_cast<double>(q[i]));
+      }
+      for (std::size_t i = 0; i < vocab; ++i) {
+        kl += std::exp(p[i]) / p_sum * (p[i] - std::log(p_sum) - q[i] + std::log(q_sum));
+      }
+      surprise -= q[static_cast<std::size_t>(rows_.rows[row][at + 1])] - std::log(q_sum);
+    }
+  }
+  EXPECT_EQ(report.quality.positions, n);
+  EXPECT_NEAR(report.quality.kl, kl / static_cast<double>(n), 0.01 * report.quality.kl);
+  EXPECT_NEAR(report.quality.quantized_perplexity, std::exp(surprise / static_cast<double>(n)),
+              0.01 * report.quality.quantized_perplexity);
 }
 
 TEST_F(Conversion, RefusesAModelThatIsQuantized) {

@@ -13,100 +13,15 @@
 #include "convert/scale_search.h"
 #include "format/dequantize.h"
 #include "format/exl2_scale.h"
+#include "rounding_problem.h"
 #include "tensor/float16.h"
 
 namespace bl::test {
 namespace {
 
-using Doubles = std::vector<double>;
-
-struct Problem {
-  std::int64_t in = 0;
-  std::int64_t out = 0;
-  Tensor sum;     // [in, in]
-  Tensor weight;  // [out, in]
-  std::int64_t tokens = 256;
-};
-
-// Inputs whose channels differ in size and hang together.
-Problem make_problem(std::int64_t in, std::int64_t out, unsigned seed) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal;
-  Problem p{in, out, zero_matrix(in, in), zero_matrix(out, in)};
-  std::vector<float> x(static_cast<std::size_t>(in));
-  for (std::int64_t t = 0; t < p.tokens; ++t) {
-    float shared = normal(random);
-    for (std::int64_t i = 0; i < in; ++i) {
-      const float size = 0.2f + static_cast<float>((i * 7) % in) / static_cast<float>(in);
-      x[static_cast<std::size_t>(i)] = size * (normal(random) + shared);
-      shared = 0.9f * shared + 0.1f * normal(random);
-    }
-    for (std::int64_t i = 0; i < in; ++i) {
-      for (std::int64_t j = 0; j < in; ++j) {
-        p.sum.view().row<float>(i)[j] +=
-            x[static_cast<std::size_t>(i)] * x[static_cast<std::size_t>(j)];
-      }
-    }
-  }
-  for (std::int64_t c = 0; c < out; ++c) {
-    for (std::int64_t i = 0; i < in; ++i) p.weight.view().row<float>(c)[i] = 0.05f * normal(random);
-  }
-  return p;
-}
-
-// The inverse by Gauss-Jordan elimination.
-Doubles inverse_of(Doubles a, std::size_t n) {
-  Doubles result(n * n, 0.0);
-  for (std::size_t i = 0; i < n; ++i) result[i * n + i] = 1.0;
-  for (std::size_t i = 0; i < n; ++i) {
-    const double pivot = a[i * n + i];
-    for (std::size_t j = 0; j < n; ++j) {
-      a[i * n + j] /= pivot;
-      result[i * n + j] /= pivot;
-    }
-    for (std::size_t r = 0; r < n; ++r) {
-      if (r == i) continue;
-      const double factor = a[r * n + i];
-      for (std::size_t j = 0; j < n; ++j) {
-        a[r * n + j] -= factor * a[i * n + j];
-        result[r * n + j] -= factor * result[i * n + j];
-      }
-    }
-  }
-  return result;
-}
-
 float scale_of(const RoundedMatrix& m, std::size_t group, std::int64_t column) {
   return column_scales(m.scale_max[group])[m.scale_codes[group * static_cast<std::size_t>(m.out) +
                                                          static_cast<std::size_t>(column)]];
-}
-
-// Optimal brain quantization of one column with given scales: after each slot the inverse Hessian
-// of the slots that are left is found anew.
-std::vector<int> naive_codes(const RoundedMatrix& m, const TensorView& h, Doubles w,
-                             std::int64_t column) {
-  std::vector<int> codes;
-  std::size_t slot = 0;
-  for (std::size_t g = 0; g < m.groups.size(); ++g) {
-    const int center = exl2_center(m.groups[g].bits);
-    const float scale = scale_of(m, g, column);
-    for (std::int32_t r = 0; r < m.groups[g].slots; ++r, ++slot) {
-      const std::size_t left = w.size() - slot;
-      Doubles rest(left * left);
-      for (std::size_t i = 0; i < left; ++i) {
-        for (std::size_t j = 0; j < left; ++j) {
-          rest[i * left + j] = h.row<float>(static_cast<std::int64_t>(slot + i))[slot + j];
-        }
-      }
-      const Doubles inverse = inverse_of(rest, left);
-      const double code = std::clamp(std::nearbyint(w[slot] / scale), -1.0 * center, center - 1.0);
-      const double value = half_to_float(float_to_half(static_cast<float>(code) * scale));
-      codes.push_back(static_cast<int>(code) + center);
-      const double error = (w[slot] - value) / inverse[0];
-      for (std::size_t i = 0; i < left; ++i) w[slot + i] -= error * inverse[i];
-    }
-  }
-  return codes;
 }
 
 class RoundingTest : public testing::TestWithParam<int> {
@@ -116,22 +31,7 @@ class RoundingTest : public testing::TestWithParam<int> {
 };
 
 double loss_of(const RoundedMatrix& m, const TensorView& h, const TensorView& wanted) {
-  const std::vector<std::uint16_t> rows = decoded_rows(m);
-  double loss = 0.0;
-  for (std::int64_t c = 0; c < m.out; ++c) {
-    Doubles error;
-    for (std::int64_t k = 0; k < m.in; ++k) {
-      const auto at = static_cast<std::size_t>(c * m.in + m.perm[static_cast<std::size_t>(k)]);
-      error.push_back(half_to_float(rows[at]) - wanted.row<float>(k)[c]);
-    }
-    for (std::int64_t i = 0; i < m.in; ++i) {
-      for (std::int64_t j = 0; j < m.in; ++j) {
-        loss += error[static_cast<std::size_t>(i)] * h.row<float>(i)[j] *
-                error[static_cast<std::size_t>(j)];
-      }
-    }
-  }
-  return loss;
+  return decoded_loss(m, decoded_rows(m), h, wanted);
 }
 
 TEST_P(RoundingTest, GivesTheCodesOfNaiveGptq) {
@@ -144,7 +44,9 @@ TEST_P(RoundingTest, GivesTheCodesOfNaiveGptq) {
   for (const std::int64_t column : {0, 13, 31}) {
     Doubles w;
     for (std::int64_t k = 0; k < p.in; ++k) w.push_back(wanted.view().row<float>(k)[column]);
-    const std::vector<int> codes = naive_codes(m, hessian.h.view(), w, column);
+    const std::vector<int> codes = naive_codes(groups, hessian.h.view(), w, [&](std::size_t g) {
+      return NaiveGrid{scale_of(m, g, column), exl2_center(groups[g].bits)};
+    });
     for (std::int64_t k = 0; k < p.in; ++k) {
       EXPECT_EQ(m.codes[static_cast<std::size_t>(k * m.out + column)],
                 codes[static_cast<std::size_t>(k)])

@@ -1,0 +1,140 @@
+#include "convert/convert_estimate.h"
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+
+#include "convert/rounding.h"
+
+namespace bl {
+namespace {
+
+// The roundings of each linear that measure_model() makes, and the positions of its variants.
+constexpr double kMeasuredRoundings = 8.0;
+constexpr double kTrialTokens = 256.0;
+// The positions whose logits Converter compares at the end.
+constexpr double kComparedTokens = 2048.0;
+constexpr double kCurves = 18.0;         // in measurement.json, each with in / 32 numbers
+constexpr double kNumberBytes = 22.0;    // of one of them as text
+constexpr std::uint64_t kMatrices = 10;  // F32 copies of a linear that rounding holds at most
+
+double seconds_of(const std::function<void()>& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// What this machine does in a second.
+struct Speed {
+  double flops = 0.0;    // of products
+  double weights = 0.0;  // rounded, beside the products of rounding
+};
+
+Tensor ramp_matrix(std::int64_t rows, std::int64_t columns) {
+  Tensor matrix = zero_matrix(rows, columns);
+  float* values = matrix.view().as<float>();
+  for (std::int64_t i = 0; i < rows * columns; ++i) {
+    values[i] = static_cast<float>(i * 37 % 101) / 101.0f - 0.5f;
+  }
+  return matrix;
+}
+
+Speed trial(Backend& backend) {
+  constexpr std::int64_t kIn = 256, kOut = 1024, kSide = 768;
+  Products products(backend);
+  const Tensor a = ramp_matrix(kSide, kSide), sum = zero_matrix(kSide, kSide);
+  products.add(sum.view(), a.view(), a.view());  // the first one also takes memory
+  Speed speed;
+  speed.flops = 2.0 * kSide * kSide * kSide /
+                std::max(seconds_of([&] { products.add(sum.view(), a.view(), a.view()); }), 1e-9);
+  const Tensor wanted = ramp_matrix(kIn, kOut), h = zero_matrix(kIn, kIn);
+  for (std::int64_t i = 0; i < kIn; ++i) {
+    h.view().row<float>(i)[i] = 1.0f + static_cast<float>(kIn - i);
+  }
+  const OrderedHessian hessian = order_hessian(products, h.view(), 1, 0.01);
+  const double seconds = seconds_of(
+      [&] { Rounding(products, hessian, wanted.view()).run(uniform_groups(4, 64, kIn), 0); });
+  speed.weights = kIn * kOut / std::max(seconds, 1e-9);
+  return speed;
+}
+
+struct Sizes {
+  double weights = 0.0;      // of the linears of the blocks
+  double squares = 0.0;      // Σ in² · out
+  double hessians = 0.0;     // Σ in²
+  std::uint64_t slots = 0;   // Σ in
+  std::uint64_t matrix = 0;  // the largest in · out of a block's linear
+  std::uint64_t side = 0;    // the largest `in`
+  double head = 0.0;         // hidden · vocabulary
+};
+
+Sizes sizes_of(std::span<const PlannedMatrix> linears) {
+  Sizes sizes;
+  for (const PlannedMatrix& linear : linears.first(linears.size() - 1)) {
+    const auto in = static_cast<double>(linear.in), out = static_cast<double>(linear.out);
+    sizes.weights += in * out;
+    sizes.squares += in * in * out;
+    sizes.hessians += in * in;
+    sizes.slots += static_cast<std::uint64_t>(linear.in);
+    sizes.matrix = std::max(sizes.matrix, static_cast<std::uint64_t>(linear.in * linear.out));
+    sizes.side = std::max(sizes.side, static_cast<std::uint64_t>(linear.in));
+  }
+  sizes.head = static_cast<double>(linears.back().in) * static_cast<double>(linears.back().out);
+  return sizes;
+}
+
+std::uint64_t memory_of(const EstimateArgs& args, const Sizes& sizes) {
+  const auto hidden = static_cast<std::uint64_t>(args.loader.spec().hidden);
+  const auto tokens = static_cast<std::uint64_t>(args.tokens);
+  const auto blocks = args.loader.spec().blocks.size();
+  std::uint64_t block = 0;  // of weights
+  for (std::size_t i = 0; i < blocks; ++i) {
+    const LoadRange range = LoadRange::block(static_cast<std::int32_t>(i));
+    block = std::max<std::uint64_t>(block, args.loader.load_plan().totals(range).packed);
+  }
+  const LoadRange outside{.first_block = 0, .end_block = 0};
+  const std::uint64_t ends = args.loader.load_plan().totals(outside).packed;
+  const std::uint64_t rounding = 4 * (kMatrices * sizes.matrix + 4 * sizes.side * sizes.side);
+  const std::uint64_t linears = args.linears.size() - 1;
+  const auto head = static_cast<std::uint64_t>(sizes.head);
+  const auto variants = linears * static_cast<std::uint64_t>(kTrialTokens) * 4 * hidden;
+  const std::uint64_t measuring = static_cast<std::uint64_t>(args.measured_tokens) * 4 * hidden +
+                                  variants + block + rounding + ends;
+  // Both paths, and the inputs of the next linear on both.
+  const std::uint64_t states = tokens * 8 * hidden;
+  const std::uint64_t quantizing = states + tokens * 8 * sizes.side + block + rounding + ends;
+  const std::uint64_t heading = states + 4 * kMatrices * head + ends;
+  return std::max({measuring, quantizing, heading});
+}
+
+}  // namespace
+
+ConvertEstimate estimate_conversion(const EstimateArgs& args) {
+  const Sizes sizes = sizes_of(args.linears);
+  const Speed speed = trial(args.backend);
+  const auto linears = static_cast<double>(args.linears.size() - 1);
+  const double rounding = sizes.weights / speed.weights + sizes.squares / speed.flops;
+  // A pass of tokens through all blocks with the statistics of their inputs.
+  const auto pass = [&](double tokens) {
+    return tokens * 2.0 * (sizes.weights + sizes.hessians) / speed.flops;
+  };
+  ConvertEstimate estimate;
+  // A variant runs from its own block to the end: through half of the blocks on average.
+  const double variants =
+      linears * kTrialTokens * 2.0 * (0.5 * sizes.weights + sizes.head) / speed.flops;
+  estimate.measure_seconds =
+      kMeasuredRoundings * rounding + pass(static_cast<double>(args.measured_tokens)) + variants;
+  // Each sweep goes over a linear as rounding does; both paths run twice, and inputs are correlated
+  // with wanted outputs.
+  const double head = sizes.head / speed.weights +
+                      static_cast<double>(args.linears.back().in) * sizes.head / speed.flops;
+  estimate.rate_seconds = (1.0 + args.sweeps) * (rounding + head) +
+                          4.0 * pass(static_cast<double>(args.tokens)) +
+                          4.0 * kComparedTokens * sizes.head / speed.flops;
+  estimate.memory = memory_of(args, sizes);
+  estimate.measurement_bytes =
+      static_cast<std::uint64_t>(static_cast<double>(sizes.slots) / 32.0 * kCurves * kNumberBytes);
+  return estimate;
+}
+
+}  // namespace bl

@@ -1,0 +1,30 @@
+#pragma once
+#include <cstdint>
+#include <span>
+
+#include "convert/planned_model.h"
+#include "model/model_loader.h"
+
+namespace bl {
+
+// What a conversion will take, before it starts. Times come from a short trial on this machine and
+// are right within a factor of about two.
+struct ConvertEstimate {
+  double measure_seconds = 0.0;
+  double rate_seconds = 0.0;            // to quantize at one rate
+  std::uint64_t memory = 0;             // bytes, the peak of all phases
+  std::uint64_t measurement_bytes = 0;  // of measurement.json
+};
+
+struct EstimateArgs {
+  const ModelLoader& loader;
+  Backend& backend;
+  std::span<const PlannedMatrix> linears;  // of the blocks, then the head
+  std::int64_t tokens = 0;                 // of the calibration
+  std::int64_t measured_tokens = 0;        // of the rows that measuring takes
+  int sweeps = 0;
+};
+
+ConvertEstimate estimate_conversion(const EstimateArgs& args);
+
+}  // namespace bl

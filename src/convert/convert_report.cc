@@ -1,0 +1,160 @@
+#include "convert/convert_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "base/terminal.h"
+
+namespace bl {
+namespace {
+
+constexpr double kDoubtfulPerplexity = 30.0;
+constexpr double kFailedPerplexity = 1000.0;
+
+// The name of a linear without what says which block it is in: "mlp.down_proj".
+std::string kind_of(const std::string& key) {
+  std::size_t start = 0, at = 0;
+  while (at < key.size()) {
+    const std::size_t dot = std::min(key.find('.', at), key.size());
+    const bool number = dot > at && std::all_of(key.begin() + static_cast<std::ptrdiff_t>(at),
+                                                key.begin() + static_cast<std::ptrdiff_t>(dot),
+                                                [](char c) { return c >= '0' && c <= '9'; });
+    if (number && dot < key.size()) start = dot + 1;
+    at = dot + 1;
+  }
+  return key.substr(start);
+}
+
+std::string linears_text(const ConvertReport& report) {
+  std::string text =
+      fmt::format("{:<44} {:>7} {:>12} {:>12}\n", "linear", "bits", "rel. error", "KL share");
+  for (const LinearReport& linear : report.linears) {
+    text += fmt::format("{:<44} {:>7.3f} {:>12.3e} {:>12.3e}\n", linear.key, linear.bits,
+                        linear.relative_error, linear.predicted_kl);
+  }
+  return text;
+}
+
+std::string blocks_text(const ConvertReport& report) {
+  std::string text = fmt::format("\n{:<44} {:>7} {:>12}\n", "block", "bits", "rel. error");
+  for (const BlockReport& block : blocks_of(report)) {
+    text +=
+        fmt::format("{:<44} {:>7.3f} {:>12.3e}\n", block.name, block.bits, block.relative_error);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::vector<BlockReport> blocks_of(const ConvertReport& report) {
+  std::vector<BlockReport> blocks;
+  std::vector<double> weights;
+  const std::vector<double>& errors = report.quality.block_errors;
+  for (const LinearReport& linear : report.linears) {
+    if (linear.block >= blocks.size()) {
+      blocks.resize(linear.block + 1);
+      weights.resize(linear.block + 1);
+    }
+    const auto own = static_cast<double>(linear.weights);
+    blocks[linear.block].bits += own * linear.bits;
+    blocks[linear.block].relative_error = linear.relative_error;
+    weights[linear.block] += own;
+  }
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    const bool head = i >= errors.size();
+    blocks[i].name = head ? "head" : std::to_string(i);
+    if (weights[i] > 0.0) blocks[i].bits /= weights[i];
+    if (!head) blocks[i].relative_error = errors[i];
+  }
+  return blocks;
+}
+
+bool has_prediction(const ConvertReport& report) { return std::isfinite(report.predicted_kl); }
+
+std::vector<KindReport> kinds_of(const ConvertReport& report) {
+  std::map<std::string, double> sums;
+  if (!has_prediction(report)) return {};
+  for (const LinearReport& linear : report.linears) {
+    if (linear.block < report.quality.block_errors.size()) {
+      sums[kind_of(linear.key)] += linear.predicted_kl;
+    }
+  }
+  std::vector<KindReport> kinds;
+  for (const auto& [kind, sum] : sums) kinds.push_back({kind, sum});
+  std::stable_sort(kinds.begin(), kinds.end(), [](const KindReport& a, const KindReport& b) {
+    return a.predicted_kl > b.predicted_kl;
+  });
+  return kinds;
+}
+
+std::string perplexity_warning(const ConvertReport& report) {
+  const OutputQuality& quality = report.quality;
+  if (quality.positions == 0) return {};
+  if (quality.quantized_perplexity <= kDoubtfulPerplexity) return {};
+  const std::string figures =
+      fmt::format("the perplexity of the calibration rows is {:.1f} ({:.1f} before quantization)",
+                  quality.quantized_perplexity, quality.original_perplexity);
+  const bool before = quality.original_perplexity > kDoubtfulPerplexity;
+  // Written so that a figure that is no number counts as failed.
+  if (!(quality.quantized_perplexity < kFailedPerplexity)) {
+    return figures + (before ? "; the original model does not work on these rows: check its files "
+                               "and the calibration text"
+                             : "; the conversion failed, so do not use its result");
+  }
+  return figures + (before ? "; above about 30 something is wrong: check the original model and "
+                             "whether the calibration text is of a kind that it knows"
+                           : "; above about 30 something is wrong: try more bits or more "
+                             "calibration rows");
+}
+
+Json to_json(const ConvertReport& report) {
+  Json linears = Json::array();
+  for (const LinearReport& linear : report.linears) {
+    linears.push_back({{"key", linear.key},
+                       {"block", linear.block},
+                       {"bits", linear.bits},
+                       {"relative_error", linear.relative_error},
+                       {"predicted_kl", linear.predicted_kl}});
+  }
+  Json blocks = Json::array();
+  for (const BlockReport& block : blocks_of(report)) {
+    blocks.push_back(
+        {{"block", block.name}, {"bits", block.bits}, {"relative_error", block.relative_error}});
+  }
+  Json quality = to_json(report.quality);
+  quality.erase("block_errors");
+  return {{"target_bits", report.target_bits},
+          {"bits_per_weight", report.bits_per_weight},
+          {"predicted_kl", report.predicted_kl},
+          {"bound", report.bound},
+          {"bytes", report.bytes},
+          {"calibration", std::move(quality)},
+          {"warning", perplexity_warning(report)},
+          {"blocks", std::move(blocks)},
+          {"linears", std::move(linears)}};
+}
+
+std::string to_text(const ConvertReport& report, const std::string& folder) {
+  const OutputQuality& quality = report.quality;
+  std::string text = linears_text(report) + blocks_text(report);
+  text += fmt::format("\n{:.4f} bits per weight, {} in {}", report.bits_per_weight,
+                      human_bytes(static_cast<double>(report.bytes)), folder);
+  if (has_prediction(report)) {
+    text +=
+        fmt::format("; predicted KL divergence {:.4f} (no plan within these bits is below {:.4f})",
+                    report.predicted_kl, report.bound);
+  }
+  text += "\n";
+  if (quality.positions == 0) return text;
+  return text + fmt::format(
+                    "calibration rows at {} positions: perplexity {:.4f}, {:.4f} before; KL "
+                    "divergence {:.5f} ± {:.5f}; the weights were fitted to these rows, so other "
+                    "text loses more (bitloom eval kld measures it)\n",
+                    quality.positions, quality.quantized_perplexity, quality.original_perplexity,
+                    quality.kl, quality.kl_error);
+}
+
+}  // namespace bl

@@ -1,0 +1,142 @@
+#include "convert/expert_pass.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace bl {
+namespace {
+
+// An expert with fewer tokens gets others, up to this number. They count this much beside a token
+// that the average expert was chosen for.
+constexpr std::int64_t kFewTokens = 128;
+constexpr float kWeightOfOthers = 0.1f;
+
+struct ExpertRow {
+  std::size_t chunk = 0;
+  std::int64_t token = 0;
+  float weight = 0.0f;  // of routing
+};
+
+class ExpertPass {
+ public:
+  ExpertPass(const ExpertPassArgs& args, const RoundExpert& round)
+      : args_(args), round_(round), routed_(*args.inputs.front().routed) {
+    for (const CallInput& input : args.inputs) tokens_ += input.x.view().rows();
+    collect_rows();
+  }
+
+  int run() {
+    int unreached = 0;
+    for (std::size_t expert = 0; expert < rows_.size(); ++expert) {
+      unreached += rows_[expert].empty() ? 1 : 0;
+      add_others(rows_[expert], expert);
+      run_expert(routed_.all[expert], rows_[expert]);
+    }
+    return unreached;
+  }
+
+ private:
+  void collect_rows() {
+    rows_.resize(routed_.all.size());
+    for (std::size_t chunk = 0; chunk < args_.inputs.size(); ++chunk) {
+      const CallInput& input = args_.inputs[chunk];
+      const ExpertsArgs& routed = *input.routed;
+      for (std::int64_t token = 0; token < input.x.view().rows(); ++token) {
+        for (int j = 0; j < routed.k; ++j) {
+          const auto expert = static_cast<std::size_t>(routed.experts[token * routed.k + j]);
+          BL_CHECK(expert < rows_.size());
+          rows_[expert].push_back({chunk, token, routed.weights.row<const float>(token)[j]});
+        }
+      }
+    }
+  }
+
+  // Tokens at equal distances; which ones differs from expert to expert.
+  void add_others(std::vector<ExpertRow>& rows, std::size_t expert) const {
+    const std::int64_t missing = std::min(kFewTokens, tokens_) - std::ssize(rows);
+    for (std::int64_t i = 0; i < missing; ++i) {
+      std::int64_t token = (i * tokens_ / missing + static_cast<std::int64_t>(expert)) % tokens_;
+      std::size_t chunk = 0;
+      while (token >= args_.inputs[chunk].x.view().rows()) {
+        token -= args_.inputs[chunk++].x.view().rows();
+      }
+      rows.push_back({chunk, token, kWeightOfOthers / static_cast<float>(routed_.k)});
+    }
+  }
+
+  void run_expert(const ExpertWeights& expert, const std::vector<ExpertRow>& rows) {
+    const Tensor x = gathered(rows);
+    const OrderedHessian hessian = hessian_of(x.view(), rows);
+    const PackedMatrix* gate = expert.gate != nullptr ? rounded(*expert.gate, hessian) : nullptr;
+    const PackedMatrix* up = rounded(*expert.up, hessian);
+    const Tensor hidden = hidden_of(expert, gate, up, x.view());
+    rounded(*expert.down, hessian_of(hidden.view(), rows));
+  }
+
+  const PackedMatrix* rounded(const PackedMatrix& matrix, const OrderedHessian& hessian) {
+    const LinearSite* linear = args_.block.linear_of(&matrix);
+    BL_CHECK(linear != nullptr);
+    return round_(*linear, hessian);
+  }
+
+  // The inputs of one expert, F32 [rows, in].
+  Tensor gathered(const std::vector<ExpertRow>& rows) const {
+    Tensor x = make_host_tensor(DType::kF32, {std::ssize(rows), routed_.x.columns()});
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+      const float* from = args_.inputs[rows[r].chunk].x.view().row<const float>(rows[r].token);
+      const float factor = routed_.weights_on_input ? rows[r].weight : 1.0f;
+      float* to = x.view().row<float>(static_cast<std::int64_t>(r));
+      for (std::int64_t i = 0; i < x.view().columns(); ++i) to[i] = factor * from[i];
+    }
+    return x;
+  }
+
+  OrderedHessian hessian_of(const TensorView& x, const std::vector<ExpertRow>& rows) const {
+    Tensor columns = transposed(args_.products, x);
+    if (!routed_.weights_on_input) {
+      for (std::int64_t i = 0; i < x.columns(); ++i) {
+        float* row = columns.view().row<float>(i);
+        for (std::size_t r = 0; r < rows.size(); ++r) row[r] *= rows[r].weight;
+      }
+    }
+    const Tensor sum = zero_matrix(x.columns(), x.columns());
+    args_.products.add_upper_gram(sum.view(), columns.view());
+    return order_hessian(args_.products, sum.view(), tokens_, args_.damping,
+                         args_.slot_order(x.columns()));
+  }
+
+  // act(gate(x)) · up(x), F32 [rows, intermediate].
+  Tensor hidden_of(const ExpertWeights& expert, const PackedMatrix* gate, const PackedMatrix* up,
+                   const TensorView& x) const {
+    const Shape shape{x.rows(), routed_.intermediate};
+    Tensor first = make_host_tensor(DType::kF32, shape);
+    Tensor second = make_host_tensor(DType::kF32, shape);
+    ActivateArgs activation = routed_.activation;
+    activation.out = first.view();
+    activation.gate = first.view();
+    if (gate != nullptr) {
+      args_.products.apply({gate, first.view(), expert.gate_bias}, x);
+      args_.products.apply({up, second.view(), expert.up_bias}, x);
+      activation.up = second.view();
+    } else {
+      args_.products.apply({up, first.view(), expert.up_bias}, x);
+    }
+    args_.products.activate(activation);
+    return first;
+  }
+
+  const ExpertPassArgs& args_;
+  const RoundExpert& round_;
+  const ExpertsArgs& routed_;  // for what all chunks share
+  std::int64_t tokens_ = 0;
+  std::vector<std::vector<ExpertRow>> rows_;  // per expert
+};
+
+}  // namespace
+
+int for_each_expert(const ExpertPassArgs& args, const RoundExpert& round) {
+  return ExpertPass(args, round).run();
+}
+
+}  // namespace bl

@@ -1,0 +1,196 @@
+#include "convert/output_quality.h"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "convert/log_sum.h"
+#include "convert/products.h"
+#include "convert/substitute.h"
+
+namespace bl {
+namespace {
+
+constexpr std::size_t kPiece = 128;  // positions whose logits are in memory at a time
+
+// Positions of the rows, their states on both paths, and the tokens that follow them.
+struct Sample {
+  std::vector<std::vector<std::int32_t>> ids{{}};  // one sequence; the head does not look at order
+  std::vector<std::int32_t> next;
+  Tensor original, quantized;  // F32 [positions, hidden]
+};
+
+// A position of a chunk of one row.
+struct Place {
+  std::size_t chunk = 0;
+  std::int64_t row = 0;
+};
+
+// As many positions of each row, at even distances; the last token has no successor.
+std::vector<Place> sampled_places(const TwoPaths& paths, std::int64_t most) {
+  std::vector<Place> places;
+  const auto each = std::max<std::int64_t>(1, most / std::ssize(paths.chunks));
+  for (std::size_t i = 0; i < paths.chunks.size() && std::ssize(places) < most; ++i) {
+    const std::int64_t usable = paths.chunks[i].tokens() - 1;
+    const std::int64_t count = std::min(each, usable);
+    for (std::int64_t k = 0; k < count; ++k) places.push_back({i, (k + 1) * usable / count - 1});
+  }
+  return places;
+}
+
+Sample sample_of(const TwoPaths& paths, std::span<const Place> places) {
+  Sample sample;
+  const std::int64_t hidden = paths.original.front().view().columns();
+  sample.original = make_host_tensor(DType::kF32, {std::ssize(places), hidden});
+  sample.quantized = make_host_tensor(DType::kF32, {std::ssize(places), hidden});
+  for (std::size_t k = 0; k < places.size(); ++k) {
+    const auto [chunk, row] = places[k];
+    const auto& ids = paths.chunks[chunk].whole.batch.ids;
+    sample.ids[0].push_back(ids[static_cast<std::size_t>(row)]);
+    sample.next.push_back(ids[static_cast<std::size_t>(row + 1)]);
+    const auto copy = [&](const Tensor& from, const Tensor& to) {
+      std::copy_n(from.view().row<const float>(row), hidden,
+                  to.view().row<float>(static_cast<std::int64_t>(k)));
+    };
+    copy(paths.original[chunk], sample.original);
+    copy(paths.quantized[chunk], sample.quantized);
+  }
+  return sample;
+}
+
+// D(softmax(base) ‖ softmax(other)) of a row of logits, both with their sums.
+double divergence_of(const float* base, const LogSum& base_sum, const float* other,
+                     const LogSum& other_sum, std::int64_t vocab) {
+  double sum = 0.0;
+  for (std::int64_t i = 0; i < vocab; ++i) {
+    const double log_p = base_sum.log_probability(base[i]);
+    sum += std::exp(log_p) * (log_p - other_sum.log_probability(other[i]));
+  }
+  return std::max(sum, 0.0);
+}
+
+// The figures of each position.
+struct Figures {
+  std::vector<double> kl;
+  std::vector<double> original, quantized;  // log-probabilities of the next token
+};
+
+// Runs the head on both paths and adds what their logits say.
+void compare_sample(ModelPart& ends, Products& products, const CallPlan& quantized_head,
+                    const Sample& sample, Figures& figures) {
+  const Chunk chunk(sample.ids);
+  Tensor base;
+  ends.run_head(chunk, sample.original.view(), {},
+                [&](std::int64_t, const TensorView& logits) { base = copy_of(logits); });
+  const std::size_t before = figures.kl.size();
+  for (auto* list : {&figures.kl, &figures.original, &figures.quantized}) {
+    list->resize(before + sample.next.size());
+  }
+  const auto compare_row = [&](std::int64_t r, const TensorView& logits) {
+    const float* p = base.view().row<const float>(r);
+    const float* q = logits.row<const float>(r);
+    const LogSum p_sum = log_sum_of(p, logits.columns());
+    const LogSum q_sum = log_sum_of(q, logits.columns());
+    const std::int32_t next = sample.next[static_cast<std::size_t>(r)];
+    const std::size_t at = before + static_cast<std::size_t>(r);
+    figures.original[at] = p_sum.log_probability(p[next]);
+    figures.quantized[at] = q_sum.log_probability(q[next]);
+    figures.kl[at] = divergence_of(p, p_sum, q, q_sum, logits.columns());
+  };
+  ends.run_head(chunk, sample.quantized.view(), quantized_head,
+                [&](std::int64_t first, const TensorView& logits) {
+                  BL_CHECK(first == 0 && logits.rows() == base.view().rows());
+                  products.parallel(logits.rows(), 1, [&](std::int64_t begin, std::int64_t end) {
+                    for (std::int64_t r = begin; r < end; ++r) compare_row(r, logits);
+                  });
+                });
+}
+
+double mean_of(const std::vector<double>& values) {
+  double sum = 0.0;
+  for (const double value : values) sum += value;
+  return sum / static_cast<double>(values.size());
+}
+
+OutputQuality summary_of(const Figures& figures) {
+  OutputQuality quality;
+  quality.positions = std::ssize(figures.kl);
+  if (quality.positions == 0) return quality;
+  quality.original_perplexity = std::exp(-mean_of(figures.original));
+  quality.quantized_perplexity = std::exp(-mean_of(figures.quantized));
+  quality.kl = mean_of(figures.kl);
+  double square = 0.0;
+  for (const double kl : figures.kl) square += (kl - quality.kl) * (kl - quality.kl);
+  const auto n = static_cast<double>(quality.positions);
+  if (n > 1) quality.kl_error = std::sqrt(square / (n - 1) / n);
+  return quality;
+}
+
+}  // namespace
+
+Json to_json(const OutputQuality& quality) {
+  return {{"block_errors", quality.block_errors},
+          {"positions", quality.positions},
+          {"original_perplexity", quality.original_perplexity},
+          {"quantized_perplexity", quality.quantized_perplexity},
+          {"kl", quality.kl},
+          {"kl_error", quality.kl_error}};
+}
+
+OutputQuality quality_from_json(const Json& json, const std::string& what) {
+  // A figure that is no finite number is written as null.
+  const auto number = [&](const char* key) {
+    const Json& value = json.at(key);
+    return value.is_null() ? std::nan("") : value.get<double>();
+  };
+  try {
+    OutputQuality quality;
+    for (const Json& error : json.at("block_errors")) {
+      quality.block_errors.push_back(error.is_null() ? std::nan("") : error.get<double>());
+    }
+    quality.positions = json.at("positions").get<std::int64_t>();
+    quality.original_perplexity = number("original_perplexity");
+    quality.quantized_perplexity = number("quantized_perplexity");
+    quality.kl = number("kl");
+    quality.kl_error = number("kl_error");
+    return quality;
+  } catch (const Json::exception& error) {
+    fail(ErrorCode::kInvalidFile, "{}: the figures of the whole model are damaged: {}", what,
+         error.what());
+  }
+}
+
+double stream_error(const TwoPaths& paths) {
+  double difference = 0.0, power = 0.0;
+  for (std::size_t i = 0; i < paths.chunks.size(); ++i) {
+    const float* original = paths.original[i].view().as<const float>();
+    const float* quantized = paths.quantized[i].view().as<const float>();
+    const std::int64_t n = paths.original[i].view().shape.elements();
+    for (std::int64_t k = 0; k < n; ++k) {
+      const double by = static_cast<double>(quantized[k]) - original[k];
+      difference += by * by;
+      power += static_cast<double>(original[k]) * original[k];
+    }
+  }
+  return power > 0.0 ? difference / power : 0.0;
+}
+
+OutputQuality compare_outputs(ModelPart& ends, Backend& backend, const TwoPaths& paths,
+                              const QuantizedLinear& head, std::int64_t most) {
+  Substitutes substitutes(backend);
+  substitutes.add(ends.linears().front(), decoded_rows(head.matrix));
+  CallPlan quantized_head;
+  quantized_head.substitutes = substitutes.map();
+  Products products(backend);
+  Figures figures;
+  const std::vector<Place> places = sampled_places(paths, most);
+  for (std::size_t first = 0; first < places.size(); first += kPiece) {
+    const auto piece = std::span(places).subspan(first, std::min(kPiece, places.size() - first));
+    compare_sample(ends, products, quantized_head, sample_of(paths, piece), figures);
+  }
+  return summary_of(figures);
+}
+
+}  // namespace bl

@@ -1,0 +1,81 @@
+#include "convert/packed_tensors.h"
+
+#include "convert/planned_model.h"
+#include "format/exl2.h"
+#include "format/gptq.h"
+
+namespace bl {
+namespace {
+
+class TensorList {
+ public:
+  explicit TensorList(const std::string& key) : key_(key) {}
+
+  template <class T>
+  void add(const char* name, DType dtype, const Shape& shape, const std::vector<T>& values) {
+    const auto bytes = std::as_bytes(std::span(values));
+    tensors_.push_back(
+        {plan_tensor(key_ + name, dtype, shape), std::vector(bytes.begin(), bytes.end())});
+  }
+  void add(TensorPlan plan, std::span<const std::byte> bytes) {
+    tensors_.push_back({std::move(plan), std::vector(bytes.begin(), bytes.end())});
+  }
+  const std::string& key() const { return key_; }
+  std::vector<PackedTensor> take() { return std::move(tensors_); }
+
+ private:
+  const std::string& key_;
+  std::vector<PackedTensor> tensors_;
+};
+
+void add_tensors(const RoundedMatrix& matrix, TensorList& list) {
+  const Exl2Tensors tensors = pack_exl2(matrix);
+  const auto bytes = [](const auto& values) { return std::as_bytes(std::span(values)); };
+  // In the order of exl2_tensors().
+  const std::span<const std::byte> pieces[] = {bytes(tensors.q_weight), bytes(tensors.q_groups),
+                                               bytes(tensors.q_scale), bytes(tensors.q_scale_max),
+                                               bytes(tensors.q_invperm)};
+  std::vector<TensorPlan> plans = exl2_tensors({list.key(), matrix.in, matrix.out, matrix.groups});
+  for (std::size_t i = 0; i < plans.size(); ++i) list.add(std::move(plans[i]), pieces[i]);
+}
+
+void add_tensors(const GptqRounded& matrix, TensorList& list) {
+  const GptqTensors tensors = pack_gptq(matrix);
+  const auto groups = std::ssize(matrix.groups);
+  const std::int64_t out = matrix.out;
+  list.add(".qweight", DType::kI32, {std::ssize(tensors.qweight) / out, out}, tensors.qweight);
+  list.add(".qzeros", DType::kI32, {groups, std::ssize(tensors.qzeros) / groups}, tensors.qzeros);
+  list.add(".scales", DType::kF16, {groups, out}, tensors.scales);
+  list.add(".g_idx", DType::kI32, {std::ssize(tensors.g_idx)}, tensors.g_idx);
+}
+
+}  // namespace
+
+std::vector<PackedTensor> packed_tensors(const std::string& key, const QuantizedMatrix& matrix) {
+  TensorList list(key);
+  std::visit([&](const auto& rounded) { add_tensors(rounded, list); }, matrix);
+  return list.take();
+}
+
+std::int64_t stored_bits(const QuantizedMatrix& matrix) {
+  if (const auto* gptq = std::get_if<GptqRounded>(&matrix)) return stored_bits(*gptq);
+  const SlotCodes& codes = codes_of(matrix);
+  return stored_bits(codes.groups, codes.in, codes.out);
+}
+
+std::string format_tag(const QuantizedMatrix& matrix) {
+  const auto* gptq = std::get_if<GptqRounded>(&matrix);
+  return gptq == nullptr ? "exl2" : gptq->v2 ? "gptq_v2" : "gptq";
+}
+
+WeightMatrix load_packed(const TensorSource& source, const std::string& key,
+                         const std::string& format) {
+  if (format.empty() || format == "exl2") return load_exl2_matrix(source, key);
+  GptqConfig config;
+  config.file = "the conversion";
+  config.symmetric = false;  // the tag is right, whatever the zero points look like
+  config.v2 = format == "gptq_v2";
+  return load_gptq_matrix(source, key, &config);
+}
+
+}  // namespace bl

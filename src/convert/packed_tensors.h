@@ -1,0 +1,32 @@
+#pragma once
+// The tensors of a quantized linear in files, whatever its format.
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "convert/linear_rounder.h"
+#include "format/safetensors_writer.h"
+
+namespace bl {
+
+struct PackedTensor {
+  TensorPlan plan;
+  std::vector<std::byte> bytes;
+};
+
+// The tensors KEY.… of a matrix. A bias is not among them.
+std::vector<PackedTensor> packed_tensors(const std::string& key, const QuantizedMatrix& matrix);
+
+// Bits that they take.
+std::int64_t stored_bits(const QuantizedMatrix& matrix);
+
+// "exl2", "gptq" or "gptq_v2": what a reader must know beside the tensors.
+std::string format_tag(const QuantizedMatrix& matrix);
+
+// Reads the tensors of a linear back. An empty tag means EXL2. Throws kNotFound, and kInvalidFile
+// for what is not of this format.
+WeightMatrix load_packed(const TensorSource& source, const std::string& key,
+                         const std::string& format);
+
+}  // namespace bl

@@ -1,0 +1,56 @@
+// What `convert --format gptq` refuses before it computes anything.
+
+#include <gtest/gtest.h>
+
+#include "../engine/tiny_model.h"
+#include "base/file.h"
+#include "program.h"
+#include "support/data.h"
+
+namespace bl::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+ProgramResult convert_tiny(const fs::path& folder, std::vector<std::string> options) {
+  write_file_atomically(folder / "text.txt", std::string(4000, 'a'));
+  std::vector<std::string> arguments{"convert",
+                                     "-i",
+                                     make_tiny_model("gptq-convert-model").string(),
+                                     "-o",
+                                     (folder / "job").string(),
+                                     "-cf",
+                                     (folder / "out").string(),
+                                     "-c",
+                                     (folder / "text.txt").string(),
+                                     "-r",
+                                     "2",
+                                     "-l",
+                                     "64"};
+  arguments.insert(arguments.end(), options.begin(), options.end());
+  return run_program(arguments);
+}
+
+TEST(GptqConvert, RefusesWhatTheFormatCannotHold) {
+  struct Case {
+    std::vector<std::string> options;
+    int status;
+    std::string part;
+  };
+  const fs::path folder = scratch_dir("gptq-convert");
+  for (const Case& c : std::vector<Case>{
+           {{"--format", "gptq", "-b", "4"}, 1, "16 outputs; GPTQ files need multiples of 32"},
+           {{"--format", "gptq"}, 2, "-b 2, 3, 4 or 8"},
+           {{"--format", "gptq", "-b", "5"}, 1, "2, 3, 4 or 8 bits, not 5"},
+           {{"--format", "gptq_v2", "-b", "4", "--group_size", "40"}, 1, "a multiple of 32"},
+           {{"--format", "gptq", "-b", "4", "--desc_act", "--natural_order"}, 2, "exclude"},
+           {{"--format", "gguf"}, 2, "should be exl2, gptq or gptq_v2"}}) {
+    const ProgramResult result = convert_tiny(folder, c.options);
+    EXPECT_EQ(result.status, c.status) << result.err;
+    EXPECT_NE(result.err.find(c.part), std::string::npos) << c.part << ": " << result.err;
+    EXPECT_FALSE(fs::exists(folder / "out"));
+  }
+}
+
+}  // namespace
+}  // namespace bl::test
