@@ -46,16 +46,16 @@ Sample sample_of(const TwoPaths& paths, std::span<const Place> places) {
   sample.original = make_host_tensor(DType::kF32, {std::ssize(places), hidden});
   sample.quantized = make_host_tensor(DType::kF32, {std::ssize(places), hidden});
   for (std::size_t k = 0; k < places.size(); ++k) {
-    const auto [chunk, row] = places[k];
-    const auto& ids = paths.chunks[chunk].whole.batch.ids;
-    sample.ids[0].push_back(ids[static_cast<std::size_t>(row)]);
-    sample.next.push_back(ids[static_cast<std::size_t>(row + 1)]);
+    const Place& place = places[k];
+    const auto& ids = paths.chunks[place.chunk].whole.batch.ids;
+    sample.ids[0].push_back(ids[static_cast<std::size_t>(place.row)]);
+    sample.next.push_back(ids[static_cast<std::size_t>(place.row + 1)]);
     const auto copy = [&](const Tensor& from, const Tensor& to) {
-      std::copy_n(from.view().row<const float>(row), hidden,
+      std::copy_n(from.view().row<const float>(place.row), hidden,
                   to.view().row<float>(static_cast<std::int64_t>(k)));
     };
-    copy(paths.original[chunk], sample.original);
-    copy(paths.quantized[chunk], sample.quantized);
+    copy(paths.original[place.chunk], sample.original);
+    copy(paths.quantized[place.chunk], sample.quantized);
   }
   return sample;
 }
