@@ -73,9 +73,7 @@ void convert_to_gptq(const GptqConversion& conversion) {
   GptqConverter converter(args);
   converter.quantize();
   PendingFolder pending(conversion.target);
-  const std::uint64_t shard =
-      options.shard_mib > 0 ? static_cast<std::uint64_t>(options.shard_mib) << 20 : UINT64_MAX;
-  const GptqReport report = converter.write(pending.path(), shard);
+  const GptqReport report = converter.write(pending.path(), shard_bytes_of(options));
   write_companions(conversion.model, pending.path());
   pending.put_in_place();
   print_report(options, report);
