@@ -4,6 +4,12 @@
 
 namespace bl {
 
+LoadOptions conversion_load_options(const std::filesystem::path& archs) {
+  LoadOptions options;
+  options.archs = archs;
+  return options;
+}
+
 void check_conversion_source(const ModelLoader& loader, const Calibration& calibration) {
   if (calibration.rows.empty()) {
     fail(ErrorCode::kInvalidArgument, "there are no calibration rows");

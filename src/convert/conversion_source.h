@@ -7,6 +7,9 @@
 
 namespace bl {
 
+// How the source is loaded. `archs`: folder of further architectures; empty: none.
+LoadOptions conversion_load_options(const std::filesystem::path& archs);
+
 // Throws kInvalidArgument and kUnsupported where nothing can be converted.
 void check_conversion_source(const ModelLoader& loader, const Calibration& calibration);
 

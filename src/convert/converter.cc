@@ -30,12 +30,6 @@ Json describe_rate(const ConvertArgs& args, const std::string& measurement, doub
           {"correction", args.quantize.correction}};
 }
 
-LoadOptions load_options(const ConvertArgs& args) {
-  LoadOptions options;
-  options.archs = args.archs;
-  return options;
-}
-
 std::int64_t slots_of(const GroupList& groups) {
   std::int64_t slots = 0;
   for (const SlotGroup& group : groups) slots += group.slots;
@@ -45,7 +39,7 @@ std::int64_t slots_of(const GroupList& groups) {
 }  // namespace
 
 Converter::Converter(const ConvertArgs& args)
-    : args_(args), loader_(args.backend, args.files, load_options(args)) {
+    : args_(args), loader_(args.backend, args.files, conversion_load_options(args.archs)) {
   check_conversion_source(loader_, args.calibration);
   const auto add = [&](const LinearSite& site, const std::string& key, GroupList groups) {
     linears_.push_back({key, site.in(), site.padded_out(), std::move(groups)});

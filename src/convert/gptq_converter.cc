@@ -53,16 +53,10 @@ Json model_config(Json config, const Json& quantization) {
   return config;
 }
 
-LoadOptions load_options(const GptqConvertArgs& args) {
-  LoadOptions options;
-  options.archs = args.archs;
-  return options;
-}
-
 }  // namespace
 
 GptqConverter::GptqConverter(const GptqConvertArgs& args)
-    : args_(args), loader_(args.backend, args.files, load_options(args)) {
+    : args_(args), loader_(args.backend, args.files, conversion_load_options(args.archs)) {
   check_gptq_layout(args.layout);
   check_conversion_source(loader_, args.calibration);
   bool warned = false;
