@@ -57,6 +57,7 @@ void add_facts(CudaExperts::Matrices& facts, const PackedMatrix& matrix) {
   if (codes == nullptr) return;
   facts.widths |= codes->plan.widths();
   facts.k_steps = std::max(facts.k_steps, codes->view.k_steps);
+  facts.k_blocks = std::max(facts.k_blocks, codes->view.k_block_count);
   facts.copy_block_bytes =
       std::max(facts.copy_block_bytes, static_cast<std::int32_t>(codes->max_copy_block_bytes));
   facts.copy_block_scale_bytes = std::max(

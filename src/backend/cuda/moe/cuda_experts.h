@@ -29,8 +29,10 @@ class CudaExperts final : public PackedExperts {
     bool one_kind = true;
     ScaleKind kind = ScaleKind::kExl2;
     std::int32_t zero = 0;
-    // Codes, the most of any expert: k_steps of an n_tile; bytes of a copy_block, see CodeWeights.
+    // Codes, the most of any expert: k_steps and k_blocks of an n_tile; bytes of a copy_block, see
+    // CodeWeights.
     std::int32_t k_steps = 0;
+    std::int32_t k_blocks = 0;
     std::int32_t copy_block_bytes = 0;
     std::int32_t copy_block_scale_bytes = 0;
   };

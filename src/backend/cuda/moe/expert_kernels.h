@@ -25,10 +25,9 @@ struct ExpertInputArgs {
   std::int32_t in = 0;
   ExpertFragments input_layouts[2];
   std::int32_t input_layout_count = 0;
-  std::int32_t k_steps = 0;                 // of a row: the most that any expert has
-  float* row_scales = nullptr;              // [rows] out: what the fragments were divided by
-  bool weigh = false;                       // scales also get the choice's weight
-  std::uint32_t* hidden_largest = nullptr;  // [rows] set to 0, or null
+  std::int32_t k_steps = 0;     // of a row: the most that any expert has
+  float* row_scales = nullptr;  // [rows] out: what the fragments were divided by
+  bool weigh = false;           // scales also get the choice's weight
 };
 void pack_expert_inputs(ExecContext& ctx, const ExpertInputArgs& args);
 
@@ -38,8 +37,6 @@ struct ExpertHiddenArgs {
   const float* first = nullptr;  // [rows, gate | up], or [rows, up]
   std::int64_t first_stride = 0;
   std::int32_t width = 0;
-  // [rows] the bits of each row's largest magnitude, or null.
-  const std::uint32_t* largest = nullptr;
   bool gated = false;
   ActivationParameters activation;
   const ExpertMatrix* down = nullptr;  // [experts]

@@ -77,7 +77,7 @@ __device__ __forceinline__ float pack_k_steps(const ExpertMatrix& matrix, float 
   return power;
 }
 
-// These two kernels call pdl_wait() before pdl_trigger(), unlike all others: the GEMM behind them
+// These two kernels call pdl_wait() before pdl_trigger(), unlike most others: the GEMM behind them
 // reads the sorted choices and its weights before it waits itself, so the sorting must be complete
 // by then.
 
@@ -101,7 +101,6 @@ __global__ void __launch_bounds__(kPackThreads)
   if (threadIdx.x == 0 && blockIdx.y == 0) {
     const float* weights = p.rows.weights + token * p.rows.weight_stride;
     p.row_scales[row] = p.weigh ? power * weights[choice % p.rows.k] : power;
-    if (p.hidden_largest != nullptr) p.hidden_largest[row] = 0;
   }
 }
 
@@ -131,10 +130,8 @@ __global__ void __launch_bounds__(kPackThreads)
   if (matrix == nullptr) return;
   const int row = row_of_choice(p.rows, choice);
   const Hidden hidden = hidden_of(p, row);
-  const float largest = p.largest != nullptr ? __uint_as_float(p.largest[row])
-                                             : largest_of(hidden, p.width, warp_largest);
-  const float power =
-      pack_k_steps(*matrix, largest, row_of(p.to.fragments, p.k_steps, row), hidden);
+  const float power = pack_k_steps(*matrix, largest_of(hidden, p.width, warp_largest),
+                                   row_of(p.to.fragments, p.k_steps, row), hidden);
   if (threadIdx.x == 0 && blockIdx.y == 0) p.row_scales[row] = power;
 }
 

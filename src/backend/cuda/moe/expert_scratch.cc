@@ -11,7 +11,7 @@ std::size_t ExpertScratch::bytes(std::int64_t tokens) const {
   const std::int64_t choices = tokens * k;
   const std::int64_t rows = most_blocks(choices, experts, kLargeBlock) * kLargeBlock;
   const auto packed = [rows](std::int64_t k_steps) {
-    return f16_bytes(rows * k_steps * kKStepSize) + f32_bytes(rows * k_steps);
+    return f16_bytes(rows * k_steps * kKStepSize) + f32_bytes(2 * rows * k_steps);
   };
   return 3 * arena_bytes(DType::kI32, choices) + arena_bytes(DType::kI32, rows) +
          2 * f32_bytes(rows) + static_cast<std::size_t>(input_layouts) * packed(input_k_steps) +

@@ -5,7 +5,7 @@
 #include "backend/cuda/device/launch.cuh"
 #include "backend/cuda/device/warp_reduce.cuh"
 #include "backend/cuda/gemm/pipeline/smem_pipeline.cuh"
-#include "backend/cuda/gemm/skinny/copy_block_mma.cuh"
+#include "backend/cuda/moe/expert_limbs.cuh"
 
 namespace bl::cuda {
 namespace {
@@ -22,43 +22,75 @@ BL_HD constexpr int groups_of(const ExpertStreamArgs& p) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
 // Scales of experts that all have codes of one kind, which is uniform in a launch.
-struct UniformScales {
-  ExlScales exl2;
-  GptqScales gptq;
-  __device__ __forceinline__ UniformScales(const ExpertStreamArgs& p, const KBlock& k_block,
-                                           int lane, float factor)
-      : exl2(CodeMatrixView{}, k_block, lane, factor),
-        gptq(p.kind, static_cast<float>(p.zero), factor) {}
-  __device__ __forceinline__ LaneScales of(const std::byte* scales, int lane) const {
-    return gptq.kind == ScaleKind::kExl2 ? exl2.of(scales, lane) : gptq.of(scales, lane);
-  }
+template <bool kExl2>
+struct UniformScales;
+
+template <>
+struct UniformScales<true> : ExlScales {
+  __device__ __forceinline__ UniformScales(const ExpertStreamArgs&, const KBlock& k_block, int lane)
+      : ExlScales(CodeMatrixView{}, k_block, lane, 1.0f) {}
 };
+
+template <>
+struct UniformScales<false> : GptqScales {
+  __device__ __forceinline__ UniformScales(const ExpertStreamArgs& p, const KBlock&, int)
+      : GptqScales(p.kind, static_cast<float>(p.zero), 1.0f) {}
+};
+
+// totals[h] += scale · (number · limb scale − zero · Σx) for one n_tile and token tile of a
+// k_block.
+__device__ __forceinline__ void add_scaled(const LaneScales& scales, const float2& limb_scale,
+                                           const int (&sums)[4], float (&totals)[2]) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    // Fits into 32 bits with codes of any width, since halves were separated.
+    const auto number = static_cast<float>(sums[2 * h] * 256 + sums[2 * h + 1]);
+    totals[h] += scales.scale[h] * (number * limb_scale.x - scales.zero[h] * limb_scale.y);
+  }
+}
 
 // An item of a CTA. Blocks in use come first, so the first item without an expert ends the walk.
 struct Item {
   int expert = -1;
   int live = 0;
+  int block = 0;
   int first_row = 0;
   int first_n_tile = 0;
   int n_tiles = 0;
+};
 
+// An item whose expert is still being loaded, so that nobody waits for it before it is needed.
+class NextItem {
+ public:
   __device__ __forceinline__ void load(const ExpertStreamArgs& p, int number) {
-    const int groups = groups_of(p);
-    const int block = number / groups;
-    expert = -1;
+    number_ = number;
+    const int block = number / groups_of(p);
+    expert_ = -1;
     if (block >= p.rows.blocks) return;
-    if (p.rows.one_token) {
-      const int chosen = __ldcg(p.rows.experts + block);
-      live = exists(p.rows, chosen) ? 1 : 0;
-      expert = live > 0 ? chosen : 0;
-    } else {
-      expert = __ldcg(p.rows.expert_of_block + block);
-      live = __ldcg(p.rows.rows_of_block + block);
-    }
-    first_row = block * p.rows.block_rows;
-    first_n_tile = number % groups * p.item_n_tiles;
-    n_tiles = min(p.item_n_tiles, n_tiles_of(p.out) - first_n_tile);
+    expert_ = __ldcg((p.rows.one_token ? p.rows.experts : p.rows.expert_of_block) + block);
+    if (!p.rows.one_token) live_ = __ldcg(p.rows.rows_of_block + block);
   }
+  __device__ __forceinline__ Item get(const ExpertStreamArgs& p) const {
+    const int groups = groups_of(p);
+    Item item;
+    item.block = number_ / groups;
+    if (item.block >= p.rows.blocks) return item;
+    item.expert = expert_;
+    item.live = live_;
+    if (p.rows.one_token) {  // the row of no expert is not read
+      item.expert = exists(p.rows, expert_) ? expert_ : 0;
+      item.live = 1;
+    }
+    item.first_row = item.block * p.rows.block_rows;
+    item.first_n_tile = number_ % groups * p.item_n_tiles;
+    item.n_tiles = min(p.item_n_tiles, n_tiles_of(p.out) - item.first_n_tile);
+    return item;
+  }
+
+ private:
+  int number_ = 0;
+  int expert_ = -1;
+  int live_ = 0;
 };
 
 // The producer warp: copies everything that the CTA's items read. `args` is in shared memory. The
@@ -68,18 +100,19 @@ class ItemProducer {
   __device__ __forceinline__ ItemProducer(const ExpertStreamArgs& p, PackedGemmArgs& args)
       : p_(p), args_(args) {}
 
-  __device__ __forceinline__ void run(SmemPipeline<false>& pipeline) {
+  __device__ __forceinline__ void run(SmemPipeline<true>& pipeline) {
     const auto step = static_cast<int>(gridDim.x);
     auto number = static_cast<int>(blockIdx.x);
-    Item next;
-    next.load(p_, number);
+    NextItem after;
+    after.load(p_, number);
+    Item next = after.get(p_);
     load_views(next);
-    Item after;
     after.load(p_, number + step);
     while (next.expert >= 0) {
       const Item item = next;
-      store_views();
-      next = after;
+      store_views(item);
+      pipeline.set_input(limb_record_bytes(item.live));
+      next = after.get(p_);
       load_views(next);
       number += step;
       after.load(p_, number + step);
@@ -101,12 +134,16 @@ class ItemProducer {
                         lane_index());
     }
   }
-  __device__ __forceinline__ void store_views() {
+  __device__ __forceinline__ void store_views(const Item& item) {
     __syncwarp();  // the item before has been issued
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       if (i >= p_.count) break;
       CodeMatrixView& m = args_.matrices[i].view;
+      if (lane_index() == 0) {
+        args_.matrices[i].fragments = reinterpret_cast<const std::uint32_t*>(
+            p_.matrices[i].limbs + item.block * limb_block_bytes(p_.rows.block_rows, p_.k_steps));
+      }
       if (lane_index() < kWords) reinterpret_cast<uint2*>(&m)[lane_index()] = words_[i];
       __syncwarp();
       const std::int64_t before = p_.matrices[i].first_n_tile;
@@ -125,7 +162,7 @@ class ItemProducer {
 };
 
 // A consumer warp multiplies NTiles n_tiles of an item, every parts-th k_block.
-template <int NTiles, int TokenTiles>
+template <int NTiles, int Tiles, bool kExl2>
 class StreamConsumer {
  public:
   // `partials`: shared memory for the sums of all warps.
@@ -138,13 +175,12 @@ class StreamConsumer {
         part_(warp_index() / p.item_groups),
         partials_(partials) {}
 
-  __device__ __forceinline__ void run(SmemPipeline<false>& pipeline) {
-    Item next;
+  __device__ __forceinline__ void run(SmemPipeline<true>& pipeline) {
+    NextItem next;
     auto number = static_cast<int>(blockIdx.x);
     next.load(p_, number);
     pdl_wait();
-    while (next.expert >= 0) {
-      const Item item = next;
+    for (Item item = next.get(p_); item.expert >= 0; item = next.get(p_)) {
       number += static_cast<int>(gridDim.x);
       next.load(p_, number);
       multiply(item, pipeline);
@@ -153,24 +189,26 @@ class StreamConsumer {
   }
 
  private:
-  static constexpr int kSlotFloats = NTiles * TokenTiles * kTokenTile * kNTileColumns;
+  // The sums of a warp's rows, each of its n_tiles and tiles: column 8h + lane / 4 of row lane % 4.
+  struct Totals {
+    float at[NTiles][Tiles][2];
+  };
 
   // The sums of matrix m of a warp of this group.
   __device__ __forceinline__ float* slot(int part, int m) const {
-    return partials_ + ((part * p_.item_groups + group_) * p_.count + m) * kSlotFloats;
+    return partials_ + ((part * p_.item_groups + group_) * p_.count + m) * slot_floats();
+  }
+  __device__ __forceinline__ int slot_floats() const {
+    return NTiles * kNTileColumns * p_.rows.block_rows;
   }
 
-  __device__ __forceinline__ void multiply(const Item& item, SmemPipeline<false>& pipeline) {
-    const int token_bytes = p_.k_steps * kFragmentBytes;
+  __device__ __forceinline__ void multiply(const Item& item, SmemPipeline<true>& pipeline) {
     const bool works = group_ * NTiles < item.n_tiles && part_ < p_.parts;
+    ExpertLimbReader<Tiles> input(item.live);
+    pipeline.set_input(input.record_bytes());
     StageView view;
     for (int m = 0; m < p_.count; ++m) {
-      Sums<NTiles, TokenTiles> totals;
-      totals.clear();
-      InputReader<TokenTiles> input;
-      input.open(reinterpret_cast<const std::byte*>(p_.matrices[m].fragments) +
-                     std::int64_t{item.first_row} * token_bytes,
-                 kFragmentBytes, token_bytes, item.live);
+      Totals totals{};
       int k_block = part_;
       do {
         pipeline.next(args_, nullptr, view);
@@ -178,15 +216,15 @@ class StreamConsumer {
         pipeline.release();
       } while ((view.flags & kEndsNTiles) == 0);
       if (m == 0) sync_group();  // the sums of the item before have been read
-      if (works) keep_sums(totals, item.live, slot(part_, m));
+      if (works) keep(totals, item.live, slot(part_, m));
     }
     sync_group();
   }
 
   // totals += this warp's k_blocks of a stage; `next` counts from the stage's first.
   __device__ __forceinline__ void multiply_k_blocks(const StageView& view,
-                                                    const InputReader<TokenTiles>& input, int& next,
-                                                    Sums<NTiles, TokenTiles>& totals) {
+                                                    ExpertLimbReader<Tiles>& input, int& next,
+                                                    Totals& totals) {
     const int first = group_ * NTiles;
     const int n_tiles = min(NTiles, view.n_tiles - first);
     const std::byte* codes = view.codes + first * view.code_stride;
@@ -194,19 +232,39 @@ class StreamConsumer {
     for (; next < view.k_blocks; next += p_.parts) {
       KBlock k_block;
       *reinterpret_cast<uint4*>(&k_block) = view.k_block_words[next];
-      KBlockSums<NTiles, TokenTiles> sums;
-      multiply_k_block<kAllWidths>(
-          k_block, {codes + k_block.offset * k_step_bytes(1), view.code_stride, n_tiles}, input,
-          sums);
-      const UniformScales of_group(p_, k_block, lane_, 1.0f / kCodeOne);
-      const std::byte* at = scales + k_block.group * scale_bytes(p_.kind);
+      input.open(view.fragments + k_block.first_k_step * view.k_step_stride);
+      LimbSums<NTiles * Tiles> sums;
+      multiply_limbs<kAllWidths>(
+          k_block.bits,
+          {codes + k_block.offset * k_step_bytes(1), view.code_stride, n_tiles, k_block.k_steps},
+          input, sums);
+      const UniformScales<kExl2> of_group(p_, k_block, lane_);
+      const std::byte* at = scales + k_block.group * UniformScales<kExl2>::bytes(p_.kind);
 #pragma unroll
       for (int i = 0; i < NTiles; ++i) {
-        apply_scales(of_group.of(at + min(i, n_tiles - 1) * view.scale_stride, lane_), i, sums,
-                     totals);
+        const LaneScales of = of_group.of(at + min(i, n_tiles - 1) * view.scale_stride, lane_);
+#pragma unroll
+        for (int n = 0; n < Tiles; ++n) {
+          add_scaled(of, input.scale(n), sums.at[i * Tiles + n], totals.at[i][n]);
+        }
       }
     }
     next -= view.k_blocks;
+  }
+
+  // Stores this warp's sums as [n_tiles][live rows][16].
+  __device__ __forceinline__ void keep(const Totals& totals, int live, float* to) const {
+#pragma unroll
+    for (int n = 0; n < Tiles; ++n) {
+      const int row = n * kLimbRows + lane_ % 4;
+      if (row >= live) continue;
+#pragma unroll
+      for (int i = 0; i < NTiles; ++i)
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+          to[(i * live + row) * kNTileColumns + 8 * h + lane_ / 4] = totals.at[i][n][h];
+        }
+    }
   }
 
   // A barrier of the warps of this group.
@@ -218,7 +276,7 @@ class StreamConsumer {
   // Element e of [n_tiles][live rows][16]: the sum of all parts, in their order.
   __device__ __forceinline__ float sum_of(int m, int e) const {
     const float* at = slot(0, m) + e;
-    const int stride = p_.item_groups * p_.count * kSlotFloats;
+    const int stride = p_.item_groups * p_.count * slot_floats();
     float sum = 0.0f;
     for (int part = 0; part < p_.parts; ++part) sum += at[part * stride];
     return sum;
@@ -241,29 +299,16 @@ class StreamConsumer {
       const int row = item.first_row + e % row_floats / kNTileColumns;
       const int column =
           (item.first_n_tile + group_ * NTiles + n_tile) * kNTileColumns + e % kNTileColumns;
-      const float value = column < p_.out ? result(item, e, row, column) : 0.0f;
-      if (column < p_.out) p_.to[row * p_.to_stride + column] = value;
-      if (p_.row_largest != nullptr) raise_largest(row, fabsf(value));
+      if (column < p_.out) p_.to[row * p_.to_stride + column] = result(item, e, column);
     }
   }
 
-  __device__ __forceinline__ float result(const Item& item, int e, int row, int column) const {
-    const float scale = p_.row_scales[row];
-    const float value = with_bias(sum_of(0, e) * scale, 0, item, column);
+  __device__ __forceinline__ float result(const Item& item, int e, int column) const {
+    const float value = with_bias(sum_of(0, e), 0, item, column);
     if (!p_.activates) return value;
     const bool gated = p_.count == 2;
-    const float up = gated ? with_bias(sum_of(1, e) * scale, 1, item, column) : 0.0f;
+    const float up = gated ? with_bias(sum_of(1, e), 1, item, column) : 0.0f;
     return activated(p_.activation, value, up, gated);
-  }
-
-  // Sixteen lanes have the columns of a row, and come here together.
-  __device__ __forceinline__ void raise_largest(int row, float value) const {
-    const unsigned lanes = 0xffffu << (lane_ & 16);
-#pragma unroll
-    for (int distance = 8; distance > 0; distance /= 2) {
-      value = fmaxf(value, __shfl_xor_sync(lanes, value, distance));
-    }
-    if (lane_ % 16 == 0) atomicMax(p_.row_largest + row, __float_as_uint(value));
   }
 
   const ExpertStreamArgs& p_;
@@ -278,7 +323,7 @@ class StreamConsumer {
 
 // Reads the sorted choices before pdl_wait(): the kernel in front triggers only after its own wait
 // (expert_prepare.cu). Shared memory: barriers, partial sums, the pipeline.
-template <int NTiles, int TokenTiles>
+template <int NTiles, int Tiles, bool kExl2>
 __global__ void __launch_bounds__(kThreads, 1)
     expert_stream_kernel(const __grid_constant__ ExpertStreamArgs p,
                          const __grid_constant__ PipelineShape shape,
@@ -287,14 +332,15 @@ __global__ void __launch_bounds__(kThreads, 1)
   extern __shared__ __align__(128) std::byte shared[];
   __shared__ __align__(16) std::byte args_bytes[sizeof(PackedGemmArgs)];
   pdl_trigger();
-  SmemPipeline<false> pipeline(shape, shared + kBarrierBytes + partial_bytes,
-                               reinterpret_cast<std::uint64_t*>(shared));
+  SmemPipeline<true> pipeline(shape, shared + kBarrierBytes + partial_bytes,
+                              reinterpret_cast<std::uint64_t*>(shared));
   auto& args = *reinterpret_cast<PackedGemmArgs*>(args_bytes);
   if (threadIdx.x == 0) {
     pipeline.init();
     args.gated = p.count == 2;
     args.count = p.count;
     args.input_layout_bytes = 0;
+    args.first_token = 0;
     for (int i = 0; i < p.count; ++i) args.matrices[i].input_layout = 0;
   }
   __syncthreads();
@@ -303,27 +349,49 @@ __global__ void __launch_bounds__(kThreads, 1)
     pdl_wait();
     return;
   }
-  StreamConsumer<NTiles, TokenTiles>(p, args, reinterpret_cast<float*>(shared + kBarrierBytes))
+  StreamConsumer<NTiles, Tiles, kExl2>(p, args, reinterpret_cast<float*>(shared + kBarrierBytes))
       .run(pipeline);
 #endif
 }
 
-// N_tiles of a warp, and groups of them in an item.
+// N_tiles of a warp, and groups of them in an item. The producer warp has lanes for eight n_tiles.
 struct ItemShape {
   int warp_n_tiles;
   int groups;
 };
-constexpr ItemShape kItemShapes[] = {{3, 2}, {3, 1}, {1, 5}, {1, 3}};
+constexpr ItemShape kItemShapes[] = {{3, 2}, {3, 1}, {1, 7}, {1, 5}, {1, 3}};
+constexpr int kMostJoined = 6;  // copy_blocks of a stage of one n_tile
 
-// Chooses the shape of items: the fewest n_tiles for the busiest CTA; the first shape if equal.
+// Returns about how many instructions a consumer warp executes for an item.
+double item_instructions(const ExpertStreamArgs& args, const ItemShape& shape) {
+  constexpr double kItem = 250;   // adding the parts up, and what begins an item
+  constexpr double kStage = 50;   // passing a stage
+  constexpr double kKBlock = 30;  // and kScales for each n_tile
+  constexpr double kScales = 15;
+  constexpr double kKStep = 8.5;  // of an n_tile
+  const int parts = kConsumerWarps / shape.groups;
+  const int k_blocks = (args.k_blocks + parts - 1) / parts;
+  const double k_block_steps = static_cast<double>(args.k_steps) / std::max(args.k_blocks, 1);
+  const int copy_blocks = (args.k_steps + kMaxCopyBlockSteps - 1) / kMaxCopyBlockSteps;
+  const int joined = std::max(kMostJoined / (shape.warp_n_tiles * shape.groups), 1);
+  const int stages = (copy_blocks + joined - 1) / joined;
+  const double of_matrix =
+      stages * kStage +
+      k_blocks * (kKBlock + shape.warp_n_tiles * (kScales + kKStep * k_block_steps));
+  return kItem + args.count * of_matrix;
+}
+
+// Chooses the shape of items that gives the busiest CTA the least to do; the first if equal. Large
+// blocks leave registers and shared memory for the sums of one n_tile a warp.
 ItemShape choose_shape(const DeviceFacts& facts, ExpertStreamArgs& args) {
-  std::int64_t best = 0;
-  ItemShape chosen = kItemShapes[0];
+  double best = 0;
+  ItemShape chosen{};
   for (const ItemShape& shape : kItemShapes) {
+    if (args.rows.block_rows == kStreamBlocks[2] && shape.warp_n_tiles > 1) continue;
     args.item_n_tiles = shape.warp_n_tiles * shape.groups;
     const std::int64_t items = std::int64_t{args.rows.blocks} * groups_of(args);
     const std::int64_t turns = (items + facts.multiprocessors - 1) / facts.multiprocessors;
-    const std::int64_t cost = turns * args.item_n_tiles;
+    const double cost = static_cast<double>(turns) * item_instructions(args, shape);
     if (best == 0 || cost < best) {
       best = cost;
       chosen = shape;
@@ -335,34 +403,37 @@ ItemShape choose_shape(const DeviceFacts& facts, ExpertStreamArgs& args) {
   return chosen;
 }
 
-template <int NTiles, int TokenTiles>
+template <int NTiles, int Tiles, bool kExl2>
 void start(ExecContext& ctx, const ExpertStreamArgs& args) {
   const DeviceFacts& facts = cuda_device(ctx).facts();
   PipelineShape shape;
-  shape.most_joined = 5;  // long stages where items are narrow
+  shape.input_bytes = limb_record_bytes(args.rows.one_token ? 1 : args.rows.block_rows);
+  shape.most_joined = args.rows.block_rows == kStreamBlocks[0] ? kMostJoined : 1;
+  shape.early_stages = kMaxStages;
   for (int i = 0; i < args.count; ++i) {
     shape.make_room(args.matrices[i].copy_block_bytes, args.matrices[i].copy_block_scale_bytes);
   }
-  const int partial_bytes = kConsumerWarps * args.count * NTiles * TokenTiles * kTokenTile *
+  const int partial_bytes = kConsumerWarps * args.count * NTiles * args.rows.block_rows *
                             kNTileColumns * static_cast<int>(sizeof(float));
   constexpr int kReserved = 3072;  // static shared memory of the CTA, and the system's
   const int bytes = static_cast<int>(facts.shared_bytes_per_cta) - kReserved;
-  shape.fill(bytes - kBarrierBytes - partial_bytes, std::max(args.item_n_tiles, 5));
-  BL_CUDA_CHECK(cudaFuncSetAttribute(expert_stream_kernel<NTiles, TokenTiles>,
-                                     cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+  shape.fill(bytes - kBarrierBytes - partial_bytes, std::max(args.item_n_tiles, kMostJoined));
+  const auto kernel = expert_stream_kernel<NTiles, Tiles, kExl2>;
+  BL_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
   const std::int64_t items = std::int64_t{args.rows.blocks} * groups_of(args);
   const auto ctas = static_cast<unsigned>(std::min<std::int64_t>(items, facts.multiprocessors));
-  launch(shape_of(ctx, dim3(ctas), kThreads, static_cast<std::size_t>(bytes)),
-         expert_stream_kernel<NTiles, TokenTiles>, args, shape, partial_bytes);
+  launch(shape_of(ctx, dim3(ctas), kThreads, static_cast<std::size_t>(bytes)), kernel, args, shape,
+         partial_bytes);
 }
 
-template <int TokenTiles>
+template <bool kExl2>
 void start(ExecContext& ctx, const ExpertStreamArgs& args, const ItemShape& shape) {
-  if (shape.warp_n_tiles == 3) {
-    start<3, TokenTiles>(ctx, args);
-  } else {
-    start<1, TokenTiles>(ctx, args);
+  const bool wide = shape.warp_n_tiles == 3;
+  if (args.rows.block_rows == kStreamBlocks[2]) return start<1, 4, kExl2>(ctx, args);
+  if (args.rows.block_rows == kStreamBlocks[1]) {
+    return wide ? start<3, 2, kExl2>(ctx, args) : start<1, 2, kExl2>(ctx, args);
   }
+  return wide ? start<3, 1, kExl2>(ctx, args) : start<1, 1, kExl2>(ctx, args);
 }
 
 }  // namespace
@@ -370,10 +441,10 @@ void start(ExecContext& ctx, const ExpertStreamArgs& args, const ItemShape& shap
 void expert_stream_gemm(ExecContext& ctx, const ExpertStreamArgs& args) {
   ExpertStreamArgs with = args;
   const ItemShape shape = choose_shape(cuda_device(ctx).facts(), with);
-  if (args.rows.block_rows == kStreamBlock) {
-    start<2>(ctx, with, shape);
+  if (args.kind == ScaleKind::kExl2) {
+    start<true>(ctx, with, shape);
   } else {
-    start<1>(ctx, with, shape);
+    start<false>(ctx, with, shape);
   }
 }
 

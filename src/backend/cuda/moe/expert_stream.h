@@ -1,10 +1,11 @@
 #pragma once
 // Grouped GEMMs of few rows an expert with packed codes, compute capability 9.0 and later. CTAs are
 // persistent: each walks over items (a block of rows × a few n_tiles of its expert), and its
-// producer warp streams the codes of the next items through the smem pipeline while the consumer
-// warps multiply. A consumer warp has one or three n_tiles of an item and every parts-th of its
-// k_blocks; the sums of all parts are added in a fixed order. With two matrices an item is the same
-// n_tiles of gate and of up, and the epilogue activates.
+// producer warp streams the codes of the next items and their rows' limbs (expert_limbs.h) through
+// the smem pipeline while the consumer warps multiply on int8 tensor cores. A consumer warp has one
+// or three n_tiles of an item and every parts-th of its k_blocks; the sums of all parts are added
+// in a fixed order. With two matrices an item is the same n_tiles of gate and of up, and the
+// epilogue activates.
 //
 // Bound by reading the chosen experts' weights; bench/ladder/moe_decode.md says what share is
 // reached.
@@ -19,8 +20,8 @@ namespace bl::cuda {
 struct ExpertStreamArgs {
   // Columns [first_n_tile · 16, …) of a matrix of each expert.
   struct Matrix {
-    const ExpertMatrix* table = nullptr;       // [experts]
-    const std::uint32_t* fragments = nullptr;  // [rows][k_steps][16]
+    const ExpertMatrix* table = nullptr;  // [experts]
+    const std::byte* limbs = nullptr;     // from pack_expert_limbs()
     std::int32_t first_n_tile = 0;
     // The most bytes that a copy_block of one n_tile has, in any expert.
     std::int32_t copy_block_bytes = 0;
@@ -32,15 +33,13 @@ struct ExpertStreamArgs {
   std::int32_t out = 0;               // columns of the result
   ScaleKind kind = ScaleKind::kExl2;  // of all experts' codes
   std::int32_t zero = 0;              // likewise
-  std::int32_t k_steps = 0;           // of a packed row
-  const float* row_scales = nullptr;  // [rows]
+  std::int32_t k_steps = 0;           // of an n_tile: the most that any expert has
+  std::int32_t k_blocks = 0;          // likewise
   // The result is act(gate) · up, or act(up) of one matrix, where `activates`; else the products.
   bool activates = false;
   ActivationParameters activation;
   float* to = nullptr;  // [rows, out]
   std::int64_t to_stride = 0;
-  // [rows] raised to the bits of the results' magnitudes, or null. The maximum has no order.
-  std::uint32_t* row_largest = nullptr;
   bool has_bias = false;  // of any expert
   // Set by expert_stream_gemm(): n_tiles of an item, groups of warps that share them, and the warps
   // of a group.
@@ -49,8 +48,8 @@ struct ExpertStreamArgs {
   std::int32_t parts = 0;
 };
 
-// The most rows of a block.
-inline constexpr std::int32_t kStreamBlock = 16;
+// Rows of a block: one, two or four token tiles of kLimbRows.
+inline constexpr std::int32_t kStreamBlocks[] = {4, 8, 16};
 
 void expert_stream_gemm(ExecContext& ctx, const ExpertStreamArgs& args);
 

@@ -1,13 +1,12 @@
 #include <algorithm>
 
-#include "backend/cuda/device/cuda_device.h"
 #include "backend/cuda/layout/code_matrix.h"
 #include "backend/cuda/moe/cuda_experts.h"
 #include "backend/cuda/moe/expert_kernels.h"
 #include "backend/cuda/moe/expert_scratch.h"
-#include "backend/cuda/moe/expert_stream.h"
 #include "backend/cuda/moe/grouped_experts.h"
 #include "backend/cuda/moe/moe_ops.h"
+#include "backend/cuda/moe/streamed_experts.h"
 #include "base/check.h"
 
 namespace bl::cuda {
@@ -16,8 +15,6 @@ namespace {
 constexpr std::int64_t kSliceChoices = 32768;  // keeps a grid's dimensions within their limits
 // Average rows an expert above which blocks are large.
 constexpr std::int64_t kManyRows = 8;
-// Average rows an expert above which expert_stream_gemm() takes blocks of 16.
-constexpr std::int64_t kFewRows = 5;
 
 ExpertScratch sizes_of(const ExpertsArgs& args, const CudaExperts& experts) {
   const CudaExperts::Matrices& gate = experts.matrices(CudaExperts::kGate);
@@ -35,37 +32,11 @@ ExpertScratch sizes_of(const ExpertsArgs& args, const CudaExperts& experts) {
   return s;
 }
 
-// Whether expert_stream_gemm() multiplies: where there are bulk copies, and all matrices of a role
-// have codes of one kind. Its sums depend on the number of rows.
-bool can_stream(const ExecContext& ctx, const ExpertsArgs& args, const CudaExperts& experts) {
-  if (ctx.deterministic || cuda_device(ctx).facts().compute_capability < 90) return false;
-  for (const auto role : {CudaExperts::kGate, CudaExperts::kUp, CudaExperts::kDown}) {
-    const CudaExperts::Matrices& matrices = experts.matrices(role);
-    if (matrices.table != nullptr && !matrices.one_kind) return false;
-  }
-  const CudaExperts::Matrices& gate = experts.matrices(CudaExperts::kGate);
-  const CudaExperts::Matrices& up = experts.matrices(CudaExperts::kUp);
-  if (gate.table != nullptr) return gate.kind == up.kind && gate.zero == up.zero;
-  return !args.fused_gate_up || args.intermediate % kNTileColumns == 0;
-}
-
-ExpertStreamArgs::Matrix stream_matrix(const CudaExperts::Matrices& matrices,
-                                       const std::uint32_t* fragments) {
-  return {.table = matrices.table,
-          .fragments = fragments,
-          .copy_block_bytes = matrices.copy_block_bytes,
-          .copy_block_scale_bytes = matrices.copy_block_scale_bytes};
-}
-
 // One slice of the tokens: sort, pack, multiply, activate, multiply, add up.
 class Slice {
  public:
   Slice(ExecContext& ctx, const ExpertsArgs& args, const CudaExperts& experts)
-      : ctx_(ctx),
-        args_(args),
-        experts_(experts),
-        sizes_(sizes_of(args, experts)),
-        streams_(can_stream(ctx, args, experts)) {
+      : ctx_(ctx), args_(args), experts_(experts), sizes_(sizes_of(args, experts)) {
     const std::int64_t choices = args.x.rows() * args.k;
     rows_.experts = args.experts;
     rows_.weights = args.weights.as<const float>();
@@ -74,12 +45,7 @@ class Slice {
     rows_.k = args.k;
     rows_.expert_count = static_cast<std::int32_t>(experts.count());
     const std::int64_t used = std::min(choices, experts.count());
-    if (streams_) {
-      rows_.block_rows = choices > kFewRows * used ? kStreamBlock : kSmallBlock;
-    } else {
-      rows_.block_rows = choices > kManyRows * used ? kLargeBlock : kSmallBlock;
-    }
-    rows_.one_token = streams_ && args.x.rows() == 1;
+    rows_.block_rows = choices > kManyRows * used ? kLargeBlock : kSmallBlock;
     rows_.blocks =
         static_cast<std::int32_t>(most_blocks(choices, experts.count(), rows_.block_rows));
     count_ = std::int64_t{rows_.blocks} * rows_.block_rows;
@@ -90,8 +56,8 @@ class Slice {
   }
 
   void run() {
-    if (!rows_.one_token) sort_choices(ctx_, rows_);
-    second_gemm(streams_ ? streamed_gemm() : first_gemms());
+    sort_choices(ctx_, rows_);
+    second_gemm(first_gemms());
   }
 
  private:
@@ -130,7 +96,6 @@ class Slice {
     input.k_steps = static_cast<std::int32_t>(sizes_.input_k_steps);
     input.row_scales = floats(count_);
     input.weigh = args_.weights_on_input;
-    input.hidden_largest = hidden_largest_;
     for (int i = 0; i < gemm.count; ++i) {
       if (i == 0 || !experts_.one_input_layout()) {
         const auto role = gemm.count == 2 && i == 0 ? CudaExperts::kGate : CudaExperts::kUp;
@@ -143,58 +108,6 @@ class Slice {
     pack_expert_inputs(ctx_, input);
     gemm.k_steps = input.k_steps;
     gemm.row_scales = input.row_scales;
-  }
-
-  // A launch over all rows by matrices like `like`.
-  ExpertStreamArgs stream_args(const CudaExperts::Matrices& like, const float* row_scales,
-                               std::int64_t k_steps) const {
-    ExpertStreamArgs gemm;
-    gemm.rows = rows_;
-    gemm.count = 1;
-    gemm.kind = like.kind;
-    gemm.zero = like.zero;
-    gemm.k_steps = static_cast<std::int32_t>(k_steps);
-    gemm.row_scales = row_scales;
-    return gemm;
-  }
-
-  // act(gate) · up of all rows in one launch.
-  ExpertHiddenArgs streamed_gemm() {
-    const CudaExperts::Matrices& gate = experts_.matrices(CudaExperts::kGate);
-    const CudaExperts::Matrices& up = experts_.matrices(CudaExperts::kUp);
-    ExpertHiddenArgs hidden;
-    hidden.rows = rows_;
-    hidden.width = static_cast<std::int32_t>(args_.intermediate);
-    hidden.activation.kind = Activation::kNone;
-    hidden.first_stride = ExpertScratch::rounded(args_.intermediate);
-    float* to = floats(count_ * hidden.first_stride);
-    hidden.first = to;
-    ExpertGemmArgs inputs;  // whose matrices get packed activations
-    add_matrix(inputs, gate);
-    add_matrix(inputs, up);
-    hidden_largest_ = reinterpret_cast<std::uint32_t*>(ints(count_));
-    pack_inputs(inputs);
-    hidden.largest = hidden_largest_;
-    ExpertStreamArgs gemm = stream_args(up, inputs.row_scales, inputs.k_steps);
-    gemm.out = hidden.width;
-    gemm.activates = true;
-    gemm.has_bias = gate.has_bias || up.has_bias;
-    gemm.activation = activation_parameters(args_.activation);
-    gemm.to = to;
-    gemm.to_stride = hidden.first_stride;
-    gemm.row_largest = hidden_largest_;
-    gemm.matrices[0] =
-        stream_matrix(gate.table != nullptr ? gate : up, inputs.matrices[0].fragments);
-    if (gate.table != nullptr) {
-      gemm.matrices[1] = stream_matrix(up, inputs.matrices[1].fragments);
-      gemm.count = 2;
-    } else if (args_.fused_gate_up) {
-      gemm.matrices[1] = gemm.matrices[0];
-      gemm.matrices[1].first_n_tile = hidden.width / kNTileColumns;
-      gemm.count = 2;
-    }
-    expert_stream_gemm(ctx_, gemm);
-    return hidden;
   }
 
   ExpertHiddenArgs first_gemms() {
@@ -244,17 +157,7 @@ class Slice {
       gemm.matrices[0].fragments = hidden.to.fragments;
       gemm.k_steps = down.k_steps;
       gemm.row_scales = hidden.row_scales;
-      if (streams_) {
-        ExpertStreamArgs stream = stream_args(down, hidden.row_scales, down.k_steps);
-        stream.out = gemm.matrices[0].out;
-        stream.has_bias = down.has_bias;
-        stream.to = gemm.out;
-        stream.to_stride = gemm.out_stride;
-        stream.matrices[0] = stream_matrix(down, hidden.to.fragments);
-        expert_stream_gemm(ctx_, stream);
-      } else {
-        expert_code_gemm(ctx_, gemm);
-      }
+      expert_code_gemm(ctx_, gemm);
     }
     if (down.some_plain) {
       hidden.hidden_stride = ExpertScratch::rounded(hidden.width);
@@ -277,8 +180,6 @@ class Slice {
   const ExpertsArgs& args_;
   const CudaExperts& experts_;
   ExpertScratch sizes_;
-  bool streams_;
-  std::uint32_t* hidden_largest_ = nullptr;  // [rows] of the streamed path
   ExpertRows rows_;
   std::int64_t count_ = 0;  // of all blocks, live or not
 };
@@ -308,6 +209,8 @@ void experts(ExecContext& ctx, const ExpertsArgs& args) {
     ArenaScope scope(*ctx.scratch);
     if (can_group_experts(ctx, args, experts, count)) {
       grouped_experts(ctx, slice, experts);
+    } else if (can_stream_experts(ctx, args, experts)) {
+      streamed_experts(ctx, slice, experts);
     } else {
       Slice(ctx, slice, experts).run();
     }

@@ -19,15 +19,18 @@ using PairTotals = float[kGemvNTiles][2];
 // Reads a lane's limbs of a pair of k_blocks, k_step by k_step, like LimbReader for one k_block.
 class PairReader {
  public:
+  static constexpr int kTiles = 1;
   static constexpr bool kSeparate = false;
+  static constexpr bool kClampsNTiles = false;
+  static constexpr bool kPlaneByPlane = false;
+  static constexpr bool kWhole = false;
   // `at`: addresses of k_steps 0, 1 and 2, see KBlockPair.
   __device__ __forceinline__ PairReader(const std::byte* const (&at)[3])
       : even_(at[0]), odd_(at[1]), later_(at[2]) {}
   // `k_step`: 0 or 1, counted from the last advance().
-  __device__ __forceinline__ void operands(int k_step, std::uint32_t& b0, std::uint32_t& b1) const {
+  __device__ __forceinline__ void operands(int k_step, LimbWords (&b)[kTiles]) const {
     const uint2 both = *reinterpret_cast<const uint2*>(k_step == 0 ? even_ : odd_);
-    b0 = both.y;
-    b1 = both.x;
+    b[0] = {both.x, both.y};
   }
   // Advances by one k_step, or, once, by two.
   __device__ __forceinline__ void advance(int k_steps) {
@@ -51,7 +54,8 @@ __device__ __forceinline__ void multiply_pair_plane(const KBlockPlanes& codes,
   const std::byte* from[NTiles];
 #pragma unroll
   for (int i = 0; i < NTiles; ++i) {
-    from[i] = opaque_smem_ptr(codes.template n_tile<NTiles>(i) + CodeBytes<Bits>::lane_at(lane));
+    from[i] =
+        opaque_smem_ptr(codes.template n_tile<NTiles, false>(i) + CodeBytes<Bits>::lane_at(lane));
   }
   const auto add = [&]<int kKStep>(std::integral_constant<int, kKStep>) {
     const std::byte* at = kKStep == 3 ? limbs[2] + kInputKStepBytes : limbs[kKStep];
@@ -62,7 +66,7 @@ __device__ __forceinline__ void multiply_pair_plane(const KBlockPlanes& codes,
       bytes.load(from[i] + kKStep * k_step_bytes(Bits), lane);
       std::uint32_t a[4];
       bytes.operands(a);
-      multiply_halves<kKStep == 0>(sums.at[i], a, both.y, both.x);
+      multiply_halves<kKStep == 0>(sums.at[i], a, {both.x, both.y});
     }
   };
   const auto first = [&] { add(std::integral_constant<int, 0>{}); };

@@ -269,13 +269,13 @@ class LimbSplitter {
 #pragma unroll
     for (int j = 0; j < 4; ++j) most = max(most, __float_as_uint(fabsf(x_[j])));
     most = warp_max(most);
-    const std::uint32_t exponent = max(most, 20u << 23) & 0x7f800000u;  // keeps factor_ finite
-    factor_ = __uint_as_float(((253u + kLimbBits) << 23) - exponent);
-    limb_scale_ = __uint_as_float(exponent - ((kLimbBits - 1u) << 23));
-    if (most >= 0x7f800000u) limb_scale_ = __uint_as_float(0x7fffffffu);
+    const LimbFactor of(most);
+    factor_ = of.factor;
+    limb_scale_ = of.scale;
     std::uint32_t sum = 0;
 #pragma unroll
-    for (int j = 0; j < 4; ++j) sum += number(j, factor_, 0.0f) - __float_as_uint(kWhole);
+    for (int j = 0; j < 4; ++j)
+      sum += limb_number(x_[j], factor_, 0.0f) - __float_as_uint(kWholeNumbers);
     find_sum(static_cast<int>(sum));
   }
   // Call this when all lanes have read their elements, which the limbs overwrite. kAlone: the token
@@ -335,17 +335,13 @@ class LimbSplitter {
       begins_ = lane_index() % 8 == 0;
     }
   }
-  // 1.5 · 2^23: a float of this size has no bits behind the point.
-  static constexpr float kWhole = 12582912.0f;
-  // Rounds x · factor + more to the nearest integer, in the lower bits of that float.
-  __device__ __forceinline__ std::uint32_t number(int j, float factor, float more) const {
-    return __float_as_uint(fmaf(x_[j], factor, kWhole + more));
-  }
   // Returns byte `which` of the four numbers.
   __device__ __forceinline__ std::uint32_t bytes(unsigned which, float factor, float more) const {
     const unsigned pair = which | (which + 4) << 4;
-    const std::uint32_t lower = __byte_perm(number(0, factor, more), number(1, factor, more), pair);
-    const std::uint32_t upper = __byte_perm(number(2, factor, more), number(3, factor, more), pair);
+    const std::uint32_t lower =
+        __byte_perm(limb_number(x_[0], factor, more), limb_number(x_[1], factor, more), pair);
+    const std::uint32_t upper =
+        __byte_perm(limb_number(x_[2], factor, more), limb_number(x_[3], factor, more), pair);
     return __byte_perm(lower, upper, 0x5410);
   }
   std::byte* k_step_;         // with this lane's k

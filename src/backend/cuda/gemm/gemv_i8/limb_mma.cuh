@@ -24,6 +24,27 @@ namespace bl::cuda {
 // The integers of a k_block are below 2^kLimbBits in magnitude.
 inline constexpr int kLimbBits = 14;
 
+// The power of two by which the activations of a k_block become integers.
+struct LimbFactor {
+  float factor;  // activation → integer
+  float scale;   // integer → activation; NaN if an activation is infinite or NaN
+  // `most`: the bits of the largest magnitude, compared as bits, where NaN is larger than all.
+  __device__ __forceinline__ explicit LimbFactor(std::uint32_t most) {
+    const std::uint32_t exponent = max(most, 20u << 23) & 0x7f800000u;  // keeps `factor` finite
+    factor = __uint_as_float(((253u + kLimbBits) << 23) - exponent);
+    scale = __uint_as_float(exponent - ((kLimbBits - 1u) << 23));
+    if (most >= 0x7f800000u) scale = __uint_as_float(0x7fffffffu);
+  }
+};
+
+// 1.5 · 2^23: a float of this size has no bits behind the point.
+inline constexpr float kWholeNumbers = 12582912.0f;
+
+// Rounds x · factor + more to the nearest integer, in the lower bits of that float.
+__device__ __forceinline__ std::uint32_t limb_number(float x, float factor, float more) {
+  return __float_as_uint(fmaf(x, factor, kWholeNumbers + more));
+}
+
 // A token's input: 128 bytes a k_step. First its elements as floats in the order of
 // fragment_offset; then, in the same place, their limbs in the order of operand B: for column n (of
 // four) and lane t, at 8 (4n + t), the word of the upper half of k and that of the lower; byte 2e +
@@ -160,30 +181,43 @@ __device__ __forceinline__ void separate_halves(std::uint32_t (&a)[4]) {
   a[3] = a[3] >> 4 & 0x0f0f0f0fu;
 }
 
+// What a lane reads of a k_step's limbs for one column of operand B: the words of the upper half of
+// k and of the lower.
+struct LimbWords {
+  std::uint32_t upper;
+  std::uint32_t lower;
+};
+
 // The upper half of k comes first: its registers are the words as they were loaded. kFirst: writes
 // `sums`, so that nobody has to clear them.
 template <bool kFirst>
 __device__ __forceinline__ void multiply_halves(int (&sums)[4], const std::uint32_t (&a)[4],
-                                                std::uint32_t b0, std::uint32_t b1) {
+                                                const LimbWords& b) {
   const std::uint32_t swapped[4] = {a[2], a[3], a[0], a[1]};
   if constexpr (kFirst) {
-    mma_16x8x32_first(sums, swapped, b1, b0);
+    mma_16x8x32_first(sums, swapped, b.upper, b.lower);
   } else {
-    mma_16x8x32(sums, swapped, b1, b0);
+    mma_16x8x32(sums, swapped, b.upper, b.lower);
   }
 }
 
-// Reads a lane's limbs of a k_block.
+// Reads a lane's limbs of a k_block. A reader of several token tiles has as many operands B, and
+// sums of n_tile i and token tile n are in LimbSums::at[i · kTiles + n].
 class LimbReader {
  public:
+  static constexpr int kTiles = 1;
   static constexpr bool kSeparate = false;  // see separate_halves()
+  // Whether n_tiles beyond the last valid one repeat it even where there are more than two; and
+  // whether codes of two planes are multiplied plane by plane, which needs fewer registers.
+  static constexpr bool kClampsNTiles = false;
+  static constexpr bool kPlaneByPlane = false;
+  static constexpr bool kWhole = false;  // codes of 4 bits: as Begin::kWhole whatever the widths
   // `first_k_step`: the k_block's.
   __device__ __forceinline__ LimbReader(const std::byte* first_k_step, int lane)
       : from_(first_k_step + lane % 16 * 8) {}
-  __device__ __forceinline__ void operands(int k_step, std::uint32_t& b0, std::uint32_t& b1) const {
+  __device__ __forceinline__ void operands(int k_step, LimbWords (&b)[kTiles]) const {
     const uint2 both = *reinterpret_cast<const uint2*>(from_ + k_step * kInputKStepBytes);
-    b0 = both.y;
-    b1 = both.x;
+    b[0] = {both.x, both.y};
   }
   __device__ __forceinline__ void advance(int k_steps) { from_ += k_steps * kInputKStepBytes; }
 
@@ -208,11 +242,11 @@ struct KBlockPlanes {
   int n_tiles = 0;                   // valid ones, at least one
   int k_steps = 0;
   // A single n_tile uses the code for two: the first one is multiplied twice, and the second result
-  // is not used.
-  template <int NTiles>
+  // is not used. kClamps: any number of n_tiles may be missing.
+  template <int NTiles, bool kClamps>
   __device__ __forceinline__ const std::byte* n_tile(int i) const {
     if (i == 0) return first;
-    return first + (NTiles > 2 ? i * stride : min(i, n_tiles - 1) * stride);
+    return first + (NTiles > 2 && !kClamps ? i * stride : min(i, n_tiles - 1) * stride);
   }
 };
 
@@ -235,20 +269,21 @@ inline constexpr Begin kBeginOf = kWidths == width_set({4}) ? Begin::kWhole
 
 // sums = codes of one plane · limbs, or += if they were cleared. An n_tile's k_steps are
 // `k_step_stride` bytes apart. NTiles exceeds the number of valid n_tiles by at most one.
-template <int Bits, Begin kBegin, int NTiles, class Stride, class Reader>
+template <int Bits, Begin kBegin, int kSums, class Stride, class Reader>
 __device__ __forceinline__ void add_plane(const KBlockPlanes& codes, int offset,
                                           Stride k_step_stride, Reader limbs,
-                                          LimbSums<NTiles>& sums) {
+                                          LimbSums<kSums>& sums) {
+  constexpr int NTiles = kSums / Reader::kTiles;
   const int lane = lane_index();
   const std::byte* from[NTiles];
 #pragma unroll
   for (int i = 0; i < NTiles; ++i) {
-    from[i] = codes.template n_tile<NTiles>(i) + offset + CodeBytes<Bits>::lane_at(lane);
+    from[i] = codes.template n_tile<NTiles, Reader::kClampsNTiles>(i) + offset +
+              CodeBytes<Bits>::lane_at(lane);
   }
   const auto add = [&]<bool kFirst = false>(int u, std::bool_constant<kFirst> = {}) {
-    std::uint32_t b0;
-    std::uint32_t b1;
-    limbs.operands(u, b0, b1);
+    LimbWords b[Reader::kTiles];
+    limbs.operands(u, b);
 #pragma unroll
     for (int i = 0; i < NTiles; ++i) {
       CodeBytes<Bits> bytes;
@@ -256,7 +291,10 @@ __device__ __forceinline__ void add_plane(const KBlockPlanes& codes, int offset,
       std::uint32_t a[4];
       bytes.operands(a);
       if constexpr (Reader::kSeparate) separate_halves(a);
-      multiply_halves<kFirst>(sums.at[i], a, b0, b1);
+#pragma unroll
+      for (int n = 0; n < Reader::kTiles; ++n) {
+        multiply_halves<kFirst>(sums.at[i * Reader::kTiles + n], a, b[n]);
+      }
     }
   };
   const auto advance = [&](int k_steps) {
@@ -303,20 +341,20 @@ __device__ __forceinline__ void add_plane(const KBlockPlanes& codes, int offset,
 template <int Bits, Begin kBegin, int NTiles, class Reader>
 __device__ __forceinline__ void multiply_two_planes(const KBlockPlanes& codes, int k_step_stride,
                                                     Reader limbs, LimbSums<NTiles>& sums) {
-  static_assert(kBegin != Begin::kCleared);
+  static_assert(kBegin != Begin::kCleared && Reader::kTiles == 1);
   constexpr bool kApart = kBegin == Begin::kApart;
   const int lane = lane_index();
   const std::byte* low_from[NTiles];
 #pragma unroll
   for (int i = 0; i < NTiles; ++i) {
-    low_from[i] = codes.template n_tile<NTiles>(i) + CodeBytes<4>::lane_at(lane);
+    low_from[i] =
+        codes.template n_tile<NTiles, Reader::kClampsNTiles>(i) + CodeBytes<4>::lane_at(lane);
   }
   const int top_at = k_step_bytes(4) + CodeBytes<Bits>::lane_at(lane) - CodeBytes<4>::lane_at(lane);
   LimbSums<NTiles> tops;
   const auto add = [&]<bool kFirst = false>(std::bool_constant<kFirst> = {}) {
-    std::uint32_t b0;
-    std::uint32_t b1;
-    limbs.operands(0, b0, b1);
+    LimbWords b[1];
+    limbs.operands(0, b);
     if constexpr (!kApart) limbs.advance(1);
 #pragma unroll
     for (int i = 0; i < NTiles; ++i) {
@@ -328,10 +366,10 @@ __device__ __forceinline__ void multiply_two_planes(const KBlockPlanes& codes, i
       std::uint32_t a[4];
       low.operands(a);
       if constexpr (Reader::kSeparate) separate_halves(a);
-      multiply_halves<kFirst>(sums.at[i], a, b0, b1);
+      multiply_halves<kFirst>(sums.at[i], a, b[0]);
       top.operands(a);
       if constexpr (Reader::kSeparate) separate_halves(a);
-      multiply_halves<kFirst>(tops.at[i], a, b0, b1);
+      multiply_halves<kFirst>(tops.at[i], a, b[0]);
     }
   };
   int left = codes.k_steps;
@@ -356,6 +394,25 @@ __device__ __forceinline__ void multiply_two_planes(const KBlockPlanes& codes, i
     }
 }
 
+// As multiply_two_planes(), one plane after the other: limbs are read twice, but the sums of only
+// one plane take registers.
+template <int Bits, int kSums, class Reader>
+__device__ __forceinline__ void multiply_plane_by_plane(const KBlockPlanes& codes,
+                                                        int k_step_stride, const Reader& limbs,
+                                                        LimbSums<kSums>& sums) {
+  sums.clear();
+  add_plane<Bits, Begin::kCleared>(codes, k_step_bytes(4), k_step_stride, limbs, sums);
+#pragma unroll
+  for (int i = 0; i < kSums; ++i)
+#pragma unroll
+    for (int d = 0; d < 2; ++d) {
+      // Separates the columns, divides by 4, multiplies by 16.
+      sums.at[i][2 + d] = (sums.at[i][2 + d] - sums.at[i][d]) * 4;
+      sums.at[i][d] *= 16;
+    }
+  add_plane<4, Begin::kCleared>(codes, 0, k_step_stride, limbs, sums);
+}
+
 // sums = codes · limbs over one k_block. Every width has its own code, except 8 bits: two planes of
 // 4, the high nibbles first. kWidths: the widths that occur; code for others would slow the kernel
 // down although it never runs (bench/ladder/gemv_i8.md).
@@ -365,16 +422,22 @@ __device__ __forceinline__ void multiply_limbs(int bits, const KBlockPlanes& cod
   const int stride = k_step_bytes(bits);
   if (is_width<4, kWidths>(bits)) {
     if constexpr (has_width(kWidths, 4)) {
-      constexpr Begin kBegin = kBeginOf<4, kWidths>;
+      constexpr Begin kBegin = Reader::kWhole ? Begin::kWhole : kBeginOf<4, kWidths>;
       if constexpr (kBegin == Begin::kCleared) sums.clear();
       add_plane<4, kBegin>(codes, 0, std::integral_constant<int, k_step_bytes(4)>{}, limbs, sums);
     }
   } else if (is_width<5, kWidths>(bits)) {
-    if constexpr (has_width(kWidths, 5))
+    if constexpr (has_width(kWidths, 5) && Reader::kPlaneByPlane) {
+      multiply_plane_by_plane<1>(codes, stride, limbs, sums);
+    } else if constexpr (has_width(kWidths, 5)) {
       multiply_two_planes<1, kBeginOf<5, kWidths>>(codes, stride, limbs, sums);
+    }
   } else if (is_width<6, kWidths>(bits)) {
-    if constexpr (has_width(kWidths, 6))
+    if constexpr (has_width(kWidths, 6) && Reader::kPlaneByPlane) {
+      multiply_plane_by_plane<2>(codes, stride, limbs, sums);
+    } else if constexpr (has_width(kWidths, 6)) {
       multiply_two_planes<2, kBeginOf<6, kWidths>>(codes, stride, limbs, sums);
+    }
   } else if (is_width<3, kWidths>(bits)) {
     if constexpr (has_width(kWidths, 3)) {
       add_plane<3, kBeginOf<3, kWidths>>(codes, 0, stride, limbs, sums);
@@ -397,7 +460,7 @@ __device__ __forceinline__ void multiply_limbs(int bits, const KBlockPlanes& cod
 }
 
 // Combines the sums of two limbs, rounded once in either form: with codes of up to five bits the
-// integer fits into 32 bits.
+// integer fits into 32 bits, and with any codes where halves were separated.
 template <WidthSet kWidths>
 __device__ __forceinline__ float combine_limbs(int high, int low) {
   constexpr bool kFits = !has_width(kWidths, 6) && !has_width(kWidths, 8);

@@ -24,8 +24,10 @@ struct PipelineShape {
   int bytes = 0;        // room for stages, behind the headers; at least largest_load()
   int scale_room = 0;   // the most scales of one n_tile in a copy_block
   int code_room = 0;    // the most codes of one n_tile in a copy_block
-  int tokens = 0;       // tokens whose fragments travel with the weights, or 0
-  int most_joined = 1;  // copy_blocks in a stage of a single n_tile
+  // The most bytes of one k_step's activations, of all tokens, that travel with the weights; or 0.
+  int input_bytes = 0;
+  int most_joined = 1;   // copy_blocks in a stage of a single n_tile
+  int early_stages = 1;  // stages whose weights are copied before any activations
 
   static constexpr int kHeaderBytes = 48;
   static constexpr int kHeadersBytes = kMaxStages * kHeaderBytes;
@@ -37,12 +39,12 @@ struct PipelineShape {
     code_room = std::max(code_room, copy_block_bytes);
     scale_room = std::max(scale_room, copy_block_scale_bytes);
   }
-  // Returns the longest stage of `n_tiles` n_tiles, once all rooms, `tokens` and `most_joined` are
-  // set.
+  // Returns the longest stage of up to `n_tiles` n_tiles, once all rooms, `input_bytes` and
+  // `most_joined` are set.
   int largest_load(int n_tiles) const {
     const int k_blocks = most_joined * kMaxCopyBlockSteps * static_cast<int>(sizeof(KBlock));
     return rounded(rounded(k_blocks + n_tiles * scale_room) + n_tiles * code_room +
-                   tokens * kMaxCopyBlockSteps * kFragmentBytes);
+                   most_joined * kMaxCopyBlockSteps * input_bytes);
   }
   // Uses all of `space` bytes, which hold the headers too.
   void fill(int space, int n_tiles) {

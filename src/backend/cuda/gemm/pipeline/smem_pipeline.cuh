@@ -148,8 +148,8 @@ __device__ __forceinline__ const std::byte* first_fragments(const PackedGemmArgs
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
-// kFragments: the activations of shape.tokens tokens travel with the weights; else the consumer
-// warps have them already.
+// kFragments: activations travel with the weights, shape.input_bytes a k_step unless set_input()
+// said otherwise; else the consumer warps have them already.
 template <bool kFragments>
 class SmemPipeline {
  public:
@@ -160,6 +160,7 @@ class SmemPipeline {
         data_(memory + PipelineShape::kHeadersBytes),
         full_(barriers),
         empty_(barriers + kMaxStages),
+        input_bytes_(kFragments ? shape.input_bytes : 0),
         space_(shape.bytes, kMaxStages) {}
 
   // Initialises the barriers: called by one thread, before the CTA's first barrier.
@@ -171,12 +172,15 @@ class SmemPipeline {
     barrier_init_fence();
   }
 
+  // Sets the bytes of one k_step's activations for the stages that follow: called by the producer
+  // warp and by all consumer warps. At most shape.input_bytes.
+  __device__ __forceinline__ void set_input(int bytes) { input_bytes_ = bytes; }
+
   // The producer warp: copies everything in a CTA's range. Fragments wait for the launch in front;
-  // weights need not, but early copies slow that launch down, so only kEarlyLoads stages go ahead
-  // (bench/ladder/gemm_skinny.md).
+  // weights need not, but early copies slow that launch down, so only shape.early_stages stages go
+  // ahead (bench/ladder/gemm_skinny.md).
   __device__ void produce(const PackedGemmArgs& args, CopyBlockWalk walk) {
     const int first_stage = stage_;
-    bool waited = !kFragments;
     int issued = 0;
     while (walk.open_group()) {
       const int joined = max(shape_.most_joined / walk.n_tiles().count, 1);
@@ -187,21 +191,20 @@ class SmemPipeline {
       uint4 first = __ldg(words);
       uint4 last = __ldg(words + min(joined, copy_blocks) - 1);
       for (int i = 0; i < copy_blocks; i += joined) {
-        const StageLayout load(lane, joined_copy_block(first, last), fragment_bytes());
+        const StageLayout load(lane, joined_copy_block(first, last), input_bytes_);
         first = __ldg(words + min(i + joined, copy_blocks - 1));
         last = __ldg(words + min(i + 2 * joined, copy_blocks) - 1);
-        if (!waited && (issued == kEarlyLoads || !space_.fits(load.bytes))) {
+        if (!waited_ && (issued == shape_.early_stages || !space_.fits(load.bytes))) {
           issue_first_fragments(args, first_stage, issued);
-          waited = true;
         }
         const int at = allocate(load.bytes);
         issue_weights(lane, load, walk.flags(i + joined - 1, copy_blocks), at);
-        if (kFragments && waited) issue_fragments(args, stage_);
+        if (kFragments && waited_) issue_fragments(args, stage_);
         ++issued;
         next_stage();
       }
     }
-    if (!waited) issue_first_fragments(args, first_stage, issued);
+    if (!waited_) issue_first_fragments(args, first_stage, issued);
   }
 
   // Consumer warps: waits until the next stage is full. Its fragments came with it, or lie at
@@ -222,7 +225,7 @@ class SmemPipeline {
     view.k_block_words = reinterpret_cast<const uint4*>(data_ + more.z);
     view.n_tiles = more.w;
     view.fragments = (kFragments ? data_ : own_fragments) + head.w;
-    view.k_step_stride = fragment_bytes();
+    view.k_step_stride = input_bytes_;
   }
   // Returns the n_tiles of the current stage.
   __device__ __forceinline__ NTileRange n_tiles() const {
@@ -237,9 +240,6 @@ class SmemPipeline {
   }
 
  private:
-  // Stages whose weights are copied before any fragments.
-  static constexpr int kEarlyLoads = 1;
-
   __device__ __forceinline__ void next_stage() {
     if (++stage_ == kMaxStages) {
       stage_ = 0;
@@ -333,7 +333,7 @@ class SmemPipeline {
       header.scales_from = at + load.k_blocks - load.first_scale;
       header.fragments_at = at + load.fragments_at;
       header.fragments_from = kFragments
-                                  ? header.fragments_at - copy_block.first_k_step * fragment_bytes()
+                                  ? header.fragments_at - copy_block.first_k_step * input_bytes_
                                   : lane.fragments_from;
       header.first_k_step = copy_block.first_k_step;
       header.k_steps = copy_block.k_steps;
@@ -344,7 +344,7 @@ class SmemPipeline {
       header.n_tiles = lane.n_tiles.count;
       *this->header(stage_) = header;
       barrier_expect(barrier, load.k_blocks + lane.n_tiles.count * (load.scales + load.codes) +
-                                  copy_block.k_steps * fragment_bytes());
+                                  copy_block.k_steps * input_bytes_);
     }
     __syncwarp();
     std::byte* to = data_ + at;
@@ -367,8 +367,8 @@ class SmemPipeline {
       const StageHeader& of = *header(stage);
       bulk_copy(data_ + of.fragments_at,
                 first_fragments(args, args.matrices[of.matrix]) +
-                    std::int64_t{of.first_k_step} * fragment_bytes(),
-                of.k_steps * fragment_bytes(), full_ + stage);
+                    std::int64_t{of.first_k_step} * input_bytes_,
+                of.k_steps * input_bytes_, full_ + stage);
     }
   }
 
@@ -376,12 +376,9 @@ class SmemPipeline {
   __device__ __forceinline__ void issue_first_fragments(const PackedGemmArgs& args, int first_stage,
                                                         int count) {
     pdl_wait();
+    waited_ = true;
 #pragma unroll 1
     for (int i = 0; i < count; ++i) issue_fragments(args, (first_stage + i) % kMaxStages);
-  }
-  // Bytes of one k_step's fragments of all tokens.
-  __device__ __forceinline__ int fragment_bytes() const {
-    return kFragments ? shape_.tokens * kFragmentBytes : 0;
   }
 
   const PipelineShape& shape_;
@@ -389,9 +386,11 @@ class SmemPipeline {
   std::byte* data_;
   std::uint64_t* full_;
   std::uint64_t* empty_;
+  int input_bytes_;  // of one k_step, all tokens
   int stage_ = 0;
   std::uint32_t phase_ = 0;
   // State of the producer warp.
+  bool waited_ = !kFragments;  // for the launch in front
   StageAllocator space_;
   int taken_ = 0;  // in lane i: bytes taken by stage i
   int oldest_ = 0;

@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 int lay_out(const DeviceFacts& facts, int n_tiles, int halves, Launch& launch) {
   const PackedGemmArgs& args = launch.args;
   PipelineShape& pipeline = launch.pipeline;
-  pipeline.tokens = args.tokens;
+  pipeline.input_bytes = args.tokens * kFragmentBytes;
   for (int i = 0; i < args.count; ++i) {
     pipeline.make_room(args.matrices[i].copy_block_bytes, args.matrices[i].copy_block_scale_bytes);
   }

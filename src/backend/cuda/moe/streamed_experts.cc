@@ -1,0 +1,183 @@
+#include "backend/cuda/moe/streamed_experts.h"
+
+#include <algorithm>
+
+#include "backend/cuda/device/cuda_device.h"
+#include "backend/cuda/moe/expert_kernels.h"
+#include "backend/cuda/moe/expert_limbs.h"
+#include "backend/cuda/moe/expert_scratch.h"
+#include "backend/cuda/moe/expert_stream.h"
+#include "base/check.h"
+
+namespace bl::cuda {
+namespace {
+
+using Matrices = CudaExperts::Matrices;
+
+// Average rows of a chosen expert above which blocks have 8 rows, and above which 16.
+constexpr std::int64_t kMostForSmall = 2;
+constexpr std::int64_t kMostForMiddle = 5;
+
+std::int32_t block_rows(std::int64_t choices, std::int64_t used) {
+  if (choices <= kMostForSmall * used) return kStreamBlocks[0];
+  return kStreamBlocks[choices <= kMostForMiddle * used ? 1 : 2];
+}
+
+// The calls of one slice of tokens.
+class StreamedSlice {
+ public:
+  StreamedSlice(ExecContext& ctx, const ExpertsArgs& args, const CudaExperts& experts)
+      : ctx_(ctx),
+        args_(args),
+        experts_(experts),
+        gate_(experts.matrices(CudaExperts::kGate)),
+        up_(experts.matrices(CudaExperts::kUp)),
+        down_(experts.matrices(CudaExperts::kDown)) {
+    BL_CHECK(down_.in == args_.intermediate);
+    const std::int64_t choices = args.x.rows() * args.k;
+    rows_.experts = args.experts;
+    rows_.weights = args.weights.as<const float>();
+    rows_.weight_stride = args.weights.row_stride;
+    rows_.choices = static_cast<std::int32_t>(choices);
+    rows_.k = args.k;
+    rows_.expert_count = static_cast<std::int32_t>(experts.count());
+    rows_.one_token = args.x.rows() == 1;
+    rows_.block_rows = rows_.one_token ? kStreamBlocks[0]
+                                       : block_rows(choices, std::min(choices, experts.count()));
+    rows_.blocks =
+        static_cast<std::int32_t>(most_blocks(choices, experts.count(), rows_.block_rows));
+    row_count_ = std::int64_t{rows_.blocks} * rows_.block_rows;
+    if (rows_.one_token) return;
+    rows_.expert_of_block = ints(rows_.blocks);
+    rows_.rows_of_block = ints(rows_.blocks);
+    rows_.row_of_choice = ints(choices);
+    rows_.choice_of_row = ints(row_count_);
+  }
+
+  void run() {
+    if (!rows_.one_token) sort_choices(ctx_, rows_);
+    const std::int64_t hidden_stride = ExpertScratch::rounded(args_.intermediate);
+    float* hidden = floats(row_count_ * hidden_stride);
+    multiply_gate_and_up(hidden, hidden_stride);
+    const std::int64_t out_stride = ExpertScratch::rounded(down_.out);
+    float* y = floats(row_count_ * out_stride);
+    multiply_down(hidden, hidden_stride, y, out_stride);
+    sum_experts(ctx_, {.rows = rows_,
+                       .y = y,
+                       .y_stride = out_stride,
+                       .out = args_.out.as<float>(),
+                       .out_stride = args_.out.row_stride,
+                       .columns = static_cast<std::int32_t>(down_.out),
+                       .weigh = !args_.weights_on_input});
+  }
+
+ private:
+  std::int32_t* ints(std::int64_t count) {
+    return ctx_.scratch->take(DType::kI32, {count}).as<std::int32_t>();
+  }
+  float* floats(std::int64_t count) { return ctx_.scratch->take_f32({count}).as<float>(); }
+
+  // Packs rows for `matrices`, whose n_tiles have up to `k_steps` k_steps.
+  const std::byte* pack(ExpertLimbArgs args, const Matrices& matrices, std::int32_t k_steps) {
+    const std::int64_t bytes = rows_.blocks * limb_block_bytes(rows_.block_rows, k_steps);
+    args.rows = rows_;
+    args.table = matrices.table;
+    args.k_steps = k_steps;
+    args.k_blocks = matrices.k_blocks;
+    args.limbs = ctx_.scratch->take(DType::kU8, {bytes}).as<std::byte>();
+    pack_expert_limbs(ctx_, args);
+    return args.limbs;
+  }
+
+  static ExpertStreamArgs::Matrix stream_matrix(const Matrices& matrices, const std::byte* limbs) {
+    return {.table = matrices.table,
+            .limbs = limbs,
+            .copy_block_bytes = matrices.copy_block_bytes,
+            .copy_block_scale_bytes = matrices.copy_block_scale_bytes};
+  }
+
+  // A launch over all rows by matrices like `like`.
+  ExpertStreamArgs stream_args(const Matrices& like, float* to, std::int64_t stride) const {
+    ExpertStreamArgs gemm;
+    gemm.rows = rows_;
+    gemm.count = 1;
+    gemm.kind = like.kind;
+    gemm.zero = like.zero;
+    gemm.k_steps = like.k_steps;
+    gemm.k_blocks = like.k_blocks;
+    gemm.to = to;
+    gemm.to_stride = stride;
+    return gemm;
+  }
+
+  // hidden = act(gate) · up of all rows in one launch.
+  void multiply_gate_and_up(float* hidden, std::int64_t stride) {
+    ExpertStreamArgs gemm = stream_args(up_, hidden, stride);
+    gemm.k_steps = std::max(gate_.k_steps, up_.k_steps);
+    gemm.k_blocks = std::max(gate_.k_blocks, up_.k_blocks);
+    gemm.out = static_cast<std::int32_t>(args_.intermediate);
+    gemm.activates = true;
+    gemm.has_bias = gate_.has_bias || up_.has_bias;
+    gemm.activation = activation_parameters(args_.activation);
+    ExpertLimbArgs input;
+    input.x = args_.x.as<const float>();
+    input.x_stride = args_.x.row_stride;
+    input.x_of_tokens = true;
+    input.weigh = args_.weights_on_input;
+    gemm.matrices[0] = stream_matrix(up_, pack(input, up_, gemm.k_steps));
+    if (gate_.table != nullptr) {
+      const std::byte* of_up = gemm.matrices[0].limbs;
+      gemm.matrices[1] = gemm.matrices[0];
+      gemm.matrices[0] = stream_matrix(
+          gate_, experts_.one_input_layout() ? of_up : pack(input, gate_, gemm.k_steps));
+      gemm.count = 2;
+    } else if (args_.fused_gate_up) {
+      gemm.matrices[1] = gemm.matrices[0];
+      gemm.matrices[1].first_n_tile = gemm.out / kNTileColumns;
+      gemm.count = 2;
+    }
+    expert_stream_gemm(ctx_, gemm);
+  }
+
+  void multiply_down(const float* hidden, std::int64_t hidden_stride, float* y,
+                     std::int64_t stride) {
+    ExpertStreamArgs gemm = stream_args(down_, y, stride);
+    gemm.out = static_cast<std::int32_t>(down_.out);
+    gemm.has_bias = down_.has_bias;
+    ExpertLimbArgs input;
+    input.x = hidden;
+    input.x_stride = hidden_stride;
+    gemm.matrices[0] = stream_matrix(down_, pack(input, down_, down_.k_steps));
+    expert_stream_gemm(ctx_, gemm);
+  }
+
+  ExecContext& ctx_;
+  const ExpertsArgs& args_;
+  const CudaExperts& experts_;
+  const Matrices& gate_;
+  const Matrices& up_;
+  const Matrices& down_;
+  ExpertRows rows_;
+  std::int64_t row_count_ = 0;  // of all blocks, live or not
+};
+
+}  // namespace
+
+bool can_stream_experts(const ExecContext& ctx, const ExpertsArgs& args,
+                        const CudaExperts& experts) {
+  if (ctx.deterministic || cuda_device(ctx).facts().compute_capability < 90) return false;
+  for (const auto role : {CudaExperts::kGate, CudaExperts::kUp, CudaExperts::kDown}) {
+    const Matrices& matrices = experts.matrices(role);
+    if (matrices.table != nullptr && !matrices.one_kind) return false;
+  }
+  const Matrices& gate = experts.matrices(CudaExperts::kGate);
+  const Matrices& up = experts.matrices(CudaExperts::kUp);
+  if (gate.table != nullptr) return gate.kind == up.kind && gate.zero == up.zero;
+  return !args.fused_gate_up || args.intermediate % kNTileColumns == 0;
+}
+
+void streamed_experts(ExecContext& ctx, const ExpertsArgs& args, const CudaExperts& experts) {
+  StreamedSlice(ctx, args, experts).run();
+}
+
+}  // namespace bl::cuda
