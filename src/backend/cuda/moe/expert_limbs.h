@@ -20,7 +20,8 @@ BL_HD constexpr std::int64_t limb_block_bytes(int block_rows, int k_steps) {
   return std::int64_t{k_steps} * limb_record_bytes(block_rows);
 }
 
-// Packs rows for one matrix of each expert.
+// Packs rows for one matrix of each expert. Choices that were not sorted (rows.row_of_choice is
+// null) are blocks of one row each, and weigh nothing if their expert does not exist.
 struct ExpertLimbArgs {
   ExpertRows rows;
   const ExpertMatrix* table = nullptr;  // [experts]

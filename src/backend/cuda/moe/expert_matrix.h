@@ -35,10 +35,6 @@ struct ExpertRows {
   std::int32_t block_rows = kSmallBlock;
   std::int32_t blocks = 0;
 
-  // One token, whose experts are all different: the j-th choice is block j and its row the block's
-  // first, so that nothing is sorted and the tables below are not read.
-  bool one_token = false;
-
   // Written by sort_choices(), in device memory.
   std::int32_t* expert_of_block = nullptr;  // [blocks], −1: unused
   std::int32_t* rows_of_block = nullptr;    // [blocks] the live rows, which come first
@@ -69,8 +65,7 @@ __device__ __forceinline__ bool exists(const ExpertRows& rows, int expert) {
 
 // Returns the row of a choice; −1: it has none.
 __device__ __forceinline__ int row_of_choice(const ExpertRows& rows, int choice) {
-  if (!rows.one_token) return rows.row_of_choice[choice];
-  return exists(rows, rows.experts[choice]) ? choice * rows.block_rows : -1;
+  return rows.row_of_choice[choice];
 }
 
 #endif

@@ -5,7 +5,9 @@
 #include "backend/cuda/device/launch.cuh"
 #include "backend/cuda/device/warp_reduce.cuh"
 #include "backend/cuda/gemm/pipeline/smem_pipeline.cuh"
-#include "backend/cuda/moe/expert_limbs.cuh"
+#include "backend/cuda/moe/expert_views.cuh"
+#include "backend/cuda/moe/item_shape.h"
+#include "backend/cuda/moe/stage_mma.cuh"
 
 namespace bl::cuda {
 namespace {
@@ -20,34 +22,6 @@ BL_HD constexpr int groups_of(const ExpertStreamArgs& p) {
 }
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-
-// Scales of experts that all have codes of one kind, which is uniform in a launch.
-template <bool kExl2>
-struct UniformScales;
-
-template <>
-struct UniformScales<true> : ExlScales {
-  __device__ __forceinline__ UniformScales(const ExpertStreamArgs&, const KBlock& k_block, int lane)
-      : ExlScales(CodeMatrixView{}, k_block, lane, 1.0f) {}
-};
-
-template <>
-struct UniformScales<false> : GptqScales {
-  __device__ __forceinline__ UniformScales(const ExpertStreamArgs& p, const KBlock&, int)
-      : GptqScales(p.kind, static_cast<float>(p.zero), 1.0f) {}
-};
-
-// totals[h] += scale · (number · limb scale − zero · Σx) for one n_tile and token tile of a
-// k_block.
-__device__ __forceinline__ void add_scaled(const LaneScales& scales, const float2& limb_scale,
-                                           const int (&sums)[4], float (&totals)[2]) {
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    // Fits into 32 bits with codes of any width, since halves were separated.
-    const auto number = static_cast<float>(sums[2 * h] * 256 + sums[2 * h + 1]);
-    totals[h] += scales.scale[h] * (number * limb_scale.x - scales.zero[h] * limb_scale.y);
-  }
-}
 
 // An item of a CTA. Blocks in use come first, so the first item without an expert ends the walk.
 struct Item {
@@ -67,8 +41,8 @@ class NextItem {
     const int block = number / groups_of(p);
     expert_ = -1;
     if (block >= p.rows.blocks) return;
-    expert_ = __ldcg((p.rows.one_token ? p.rows.experts : p.rows.expert_of_block) + block);
-    if (!p.rows.one_token) live_ = __ldcg(p.rows.rows_of_block + block);
+    expert_ = __ldcg(p.rows.expert_of_block + block);
+    live_ = __ldcg(p.rows.rows_of_block + block);
   }
   __device__ __forceinline__ Item get(const ExpertStreamArgs& p) const {
     const int groups = groups_of(p);
@@ -77,10 +51,6 @@ class NextItem {
     if (item.block >= p.rows.blocks) return item;
     item.expert = expert_;
     item.live = live_;
-    if (p.rows.one_token) {  // the row of no expert is not read
-      item.expert = exists(p.rows, expert_) ? expert_ : 0;
-      item.live = 1;
-    }
     item.first_row = item.block * p.rows.block_rows;
     item.first_n_tile = number_ % groups * p.item_n_tiles;
     item.n_tiles = min(p.item_n_tiles, n_tiles_of(p.out) - item.first_n_tile);
@@ -106,14 +76,15 @@ class ItemProducer {
     NextItem after;
     after.load(p_, number);
     Item next = after.get(p_);
-    load_views(next);
+    if (next.expert >= 0) views_.load(p_, next.expert);
     after.load(p_, number + step);
     while (next.expert >= 0) {
       const Item item = next;
-      store_views(item);
+      views_.store(p_, args_);
+      point_at_limbs(item);
       pipeline.set_input(limb_record_bytes(item.live));
       next = after.get(p_);
-      load_views(next);
+      if (next.expert >= 0) views_.load(p_, next.expert);
       number += step;
       after.load(p_, number + step);
       pipeline.produce(args_, CopyBlockWalk(args_, item.first_n_tile,
@@ -122,43 +93,18 @@ class ItemProducer {
   }
 
  private:
-  static constexpr int kWords = sizeof(CodeMatrixView) / sizeof(uint2);
-  static_assert(sizeof(CodeMatrixView) % sizeof(uint2) == 0 && kWords <= 32);
-
-  __device__ __forceinline__ void load_views(const Item& item) {
-    if (item.expert < 0 || lane_index() >= kWords) return;
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      if (i >= p_.count) break;
-      words_[i] = __ldg(reinterpret_cast<const uint2*>(&p_.matrices[i].table[item.expert].view) +
-                        lane_index());
-    }
-  }
-  __device__ __forceinline__ void store_views(const Item& item) {
-    __syncwarp();  // the item before has been issued
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      if (i >= p_.count) break;
-      CodeMatrixView& m = args_.matrices[i].view;
-      if (lane_index() == 0) {
-        args_.matrices[i].fragments = reinterpret_cast<const std::uint32_t*>(
-            p_.matrices[i].limbs + item.block * limb_block_bytes(p_.rows.block_rows, p_.k_steps));
-      }
-      if (lane_index() < kWords) reinterpret_cast<uint2*>(&m)[lane_index()] = words_[i];
-      __syncwarp();
-      const std::int64_t before = p_.matrices[i].first_n_tile;
-      if (lane_index() == 0 && before > 0) {  // n_tiles count from the first of this result
-        m.codes += before * m.n_tile_bytes;
-        m.scales += before * scale_stride(m.kind, m.groups);
-        m.n_tiles -= p_.matrices[i].first_n_tile;
-      }
+  __device__ __forceinline__ void point_at_limbs(const Item& item) {
+    if (lane_index() < p_.count) {
+      args_.matrices[lane_index()].fragments = reinterpret_cast<const std::uint32_t*>(
+          p_.matrices[lane_index()].limbs +
+          item.block * limb_block_bytes(p_.rows.block_rows, p_.k_steps));
     }
     __syncwarp();
   }
 
   const ExpertStreamArgs& p_;
   PackedGemmArgs& args_;
-  uint2 words_[2]{};
+  ExpertViews views_;
 };
 
 // A consumer warp multiplies NTiles n_tiles of an item, every parts-th k_block.
@@ -189,11 +135,6 @@ class StreamConsumer {
   }
 
  private:
-  // The sums of a warp's rows, each of its n_tiles and tiles: column 8h + lane / 4 of row lane % 4.
-  struct Totals {
-    float at[NTiles][Tiles][2];
-  };
-
   // The sums of matrix m of a warp of this group.
   __device__ __forceinline__ float* slot(int part, int m) const {
     return partials_ + ((part * p_.item_groups + group_) * p_.count + m) * slot_floats();
@@ -204,67 +145,22 @@ class StreamConsumer {
 
   __device__ __forceinline__ void multiply(const Item& item, SmemPipeline<true>& pipeline) {
     const bool works = group_ * NTiles < item.n_tiles && part_ < p_.parts;
+    const StageShare share{group_ * NTiles, p_.parts, p_.kind, p_.zero};
     ExpertLimbReader<Tiles> input(item.live);
     pipeline.set_input(input.record_bytes());
     StageView view;
     for (int m = 0; m < p_.count; ++m) {
-      Totals totals{};
+      StreamTotals<NTiles, Tiles> totals{};
       int k_block = part_;
       do {
         pipeline.next(args_, nullptr, view);
-        if (works) multiply_k_blocks(view, input, k_block, totals);
+        if (works) multiply_stage<kExl2>(share, view, input, k_block, totals);
         pipeline.release();
       } while ((view.flags & kEndsNTiles) == 0);
       if (m == 0) sync_group();  // the sums of the item before have been read
-      if (works) keep(totals, item.live, slot(part_, m));
+      if (works) totals.keep(item.live, slot(part_, m));
     }
     sync_group();
-  }
-
-  // totals += this warp's k_blocks of a stage; `next` counts from the stage's first.
-  __device__ __forceinline__ void multiply_k_blocks(const StageView& view,
-                                                    ExpertLimbReader<Tiles>& input, int& next,
-                                                    Totals& totals) {
-    const int first = group_ * NTiles;
-    const int n_tiles = min(NTiles, view.n_tiles - first);
-    const std::byte* codes = view.codes + first * view.code_stride;
-    const std::byte* scales = view.scales + first * view.scale_stride;
-    for (; next < view.k_blocks; next += p_.parts) {
-      KBlock k_block;
-      *reinterpret_cast<uint4*>(&k_block) = view.k_block_words[next];
-      input.open(view.fragments + k_block.first_k_step * view.k_step_stride);
-      LimbSums<NTiles * Tiles> sums;
-      multiply_limbs<kAllWidths>(
-          k_block.bits,
-          {codes + k_block.offset * k_step_bytes(1), view.code_stride, n_tiles, k_block.k_steps},
-          input, sums);
-      const UniformScales<kExl2> of_group(p_, k_block, lane_);
-      const std::byte* at = scales + k_block.group * UniformScales<kExl2>::bytes(p_.kind);
-#pragma unroll
-      for (int i = 0; i < NTiles; ++i) {
-        const LaneScales of = of_group.of(at + min(i, n_tiles - 1) * view.scale_stride, lane_);
-#pragma unroll
-        for (int n = 0; n < Tiles; ++n) {
-          add_scaled(of, input.scale(n), sums.at[i * Tiles + n], totals.at[i][n]);
-        }
-      }
-    }
-    next -= view.k_blocks;
-  }
-
-  // Stores this warp's sums as [n_tiles][live rows][16].
-  __device__ __forceinline__ void keep(const Totals& totals, int live, float* to) const {
-#pragma unroll
-    for (int n = 0; n < Tiles; ++n) {
-      const int row = n * kLimbRows + lane_ % 4;
-      if (row >= live) continue;
-#pragma unroll
-      for (int i = 0; i < NTiles; ++i)
-#pragma unroll
-        for (int h = 0; h < 2; ++h) {
-          to[(i * live + row) * kNTileColumns + 8 * h + lane_ / 4] = totals.at[i][n][h];
-        }
-    }
   }
 
   // A barrier of the warps of this group.
@@ -332,16 +228,13 @@ __global__ void __launch_bounds__(kThreads, 1)
   extern __shared__ __align__(128) std::byte shared[];
   __shared__ __align__(16) std::byte args_bytes[sizeof(PackedGemmArgs)];
   pdl_trigger();
-  SmemPipeline<true> pipeline(shape, shared + kBarrierBytes + partial_bytes,
-                              reinterpret_cast<std::uint64_t*>(shared));
+  std::byte* memory = opaque_smem_ptr(shared);
+  SmemPipeline<true> pipeline(shape, memory + kBarrierBytes + partial_bytes,
+                              reinterpret_cast<std::uint64_t*>(memory));
   auto& args = *reinterpret_cast<PackedGemmArgs*>(args_bytes);
   if (threadIdx.x == 0) {
     pipeline.init();
-    args.gated = p.count == 2;
-    args.count = p.count;
-    args.input_layout_bytes = 0;
-    args.first_token = 0;
-    for (int i = 0; i < p.count; ++i) args.matrices[i].input_layout = 0;
+    prepare_views(args, p.count);
   }
   __syncthreads();
   if (threadIdx.x >= kConsumerThreads) {
@@ -349,66 +242,17 @@ __global__ void __launch_bounds__(kThreads, 1)
     pdl_wait();
     return;
   }
-  StreamConsumer<NTiles, Tiles, kExl2>(p, args, reinterpret_cast<float*>(shared + kBarrierBytes))
+  StreamConsumer<NTiles, Tiles, kExl2>(p, args, reinterpret_cast<float*>(memory + kBarrierBytes))
       .run(pipeline);
 #endif
-}
-
-// N_tiles of a warp, and groups of them in an item. The producer warp has lanes for eight n_tiles.
-struct ItemShape {
-  int warp_n_tiles;
-  int groups;
-};
-constexpr ItemShape kItemShapes[] = {{3, 2}, {3, 1}, {1, 7}, {1, 5}, {1, 3}};
-constexpr int kMostJoined = 6;  // copy_blocks of a stage of one n_tile
-
-// Returns about how many instructions a consumer warp executes for an item.
-double item_instructions(const ExpertStreamArgs& args, const ItemShape& shape) {
-  constexpr double kItem = 250;   // adding the parts up, and what begins an item
-  constexpr double kStage = 50;   // passing a stage
-  constexpr double kKBlock = 30;  // and kScales for each n_tile
-  constexpr double kScales = 15;
-  constexpr double kKStep = 8.5;  // of an n_tile
-  const int parts = kConsumerWarps / shape.groups;
-  const int k_blocks = (args.k_blocks + parts - 1) / parts;
-  const double k_block_steps = static_cast<double>(args.k_steps) / std::max(args.k_blocks, 1);
-  const int copy_blocks = (args.k_steps + kMaxCopyBlockSteps - 1) / kMaxCopyBlockSteps;
-  const int joined = std::max(kMostJoined / (shape.warp_n_tiles * shape.groups), 1);
-  const int stages = (copy_blocks + joined - 1) / joined;
-  const double of_matrix =
-      stages * kStage +
-      k_blocks * (kKBlock + shape.warp_n_tiles * (kScales + kKStep * k_block_steps));
-  return kItem + args.count * of_matrix;
-}
-
-// Chooses the shape of items that gives the busiest CTA the least to do; the first if equal. Large
-// blocks leave registers and shared memory for the sums of one n_tile a warp.
-ItemShape choose_shape(const DeviceFacts& facts, ExpertStreamArgs& args) {
-  double best = 0;
-  ItemShape chosen{};
-  for (const ItemShape& shape : kItemShapes) {
-    if (args.rows.block_rows == kStreamBlocks[2] && shape.warp_n_tiles > 1) continue;
-    args.item_n_tiles = shape.warp_n_tiles * shape.groups;
-    const std::int64_t items = std::int64_t{args.rows.blocks} * groups_of(args);
-    const std::int64_t turns = (items + facts.multiprocessors - 1) / facts.multiprocessors;
-    const double cost = static_cast<double>(turns) * item_instructions(args, shape);
-    if (best == 0 || cost < best) {
-      best = cost;
-      chosen = shape;
-    }
-  }
-  args.item_n_tiles = chosen.warp_n_tiles * chosen.groups;
-  args.item_groups = chosen.groups;
-  args.parts = kConsumerWarps / chosen.groups;
-  return chosen;
 }
 
 template <int NTiles, int Tiles, bool kExl2>
 void start(ExecContext& ctx, const ExpertStreamArgs& args) {
   const DeviceFacts& facts = cuda_device(ctx).facts();
   PipelineShape shape;
-  shape.input_bytes = limb_record_bytes(args.rows.one_token ? 1 : args.rows.block_rows);
-  shape.most_joined = args.rows.block_rows == kStreamBlocks[0] ? kMostJoined : 1;
+  shape.input_bytes = limb_record_bytes(args.rows.block_rows);
+  shape.most_joined = args.rows.block_rows == kStreamBlocks[0] ? kMostJoinedCopyBlocks : 1;
   shape.early_stages = kMaxStages;
   for (int i = 0; i < args.count; ++i) {
     shape.make_room(args.matrices[i].copy_block_bytes, args.matrices[i].copy_block_scale_bytes);
@@ -417,7 +261,8 @@ void start(ExecContext& ctx, const ExpertStreamArgs& args) {
                             kNTileColumns * static_cast<int>(sizeof(float));
   constexpr int kReserved = 3072;  // static shared memory of the CTA, and the system's
   const int bytes = static_cast<int>(facts.shared_bytes_per_cta) - kReserved;
-  shape.fill(bytes - kBarrierBytes - partial_bytes, std::max(args.item_n_tiles, kMostJoined));
+  shape.fill(bytes - kBarrierBytes - partial_bytes,
+             std::max(args.item_n_tiles, kMostJoinedCopyBlocks));
   const auto kernel = expert_stream_kernel<NTiles, Tiles, kExl2>;
   BL_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
   const std::int64_t items = std::int64_t{args.rows.blocks} * groups_of(args);
@@ -427,8 +272,7 @@ void start(ExecContext& ctx, const ExpertStreamArgs& args) {
 }
 
 template <bool kExl2>
-void start(ExecContext& ctx, const ExpertStreamArgs& args, const ItemShape& shape) {
-  const bool wide = shape.warp_n_tiles == 3;
+void start(ExecContext& ctx, const ExpertStreamArgs& args, bool wide) {
   if (args.rows.block_rows == kStreamBlocks[2]) return start<1, 4, kExl2>(ctx, args);
   if (args.rows.block_rows == kStreamBlocks[1]) {
     return wide ? start<3, 2, kExl2>(ctx, args) : start<1, 2, kExl2>(ctx, args);
@@ -439,12 +283,23 @@ void start(ExecContext& ctx, const ExpertStreamArgs& args, const ItemShape& shap
 }  // namespace
 
 void expert_stream_gemm(ExecContext& ctx, const ExpertStreamArgs& args) {
+  const ItemWork work{.walks = args.count,
+                      .k_steps = args.k_steps,
+                      .k_blocks = args.k_blocks,
+                      .rows = args.rows.blocks,
+                      .n_tiles = n_tiles_of(args.out)};
+  // Large blocks leave registers and shared memory for the sums of one n_tile a warp.
+  const bool large = args.rows.block_rows == kStreamBlocks[2];
+  const ItemShape shape = choose_item_shape(work, cuda_device(ctx).facts().multiprocessors, !large);
   ExpertStreamArgs with = args;
-  const ItemShape shape = choose_shape(cuda_device(ctx).facts(), with);
+  with.item_n_tiles = shape.n_tiles();
+  with.item_groups = shape.groups;
+  with.parts = shape.parts();
+  const bool wide = shape.warp_n_tiles > 1;
   if (args.kind == ScaleKind::kExl2) {
-    start<true>(ctx, with, shape);
+    start<true>(ctx, with, wide);
   } else {
-    start<false>(ctx, with, shape);
+    start<false>(ctx, with, wide);
   }
 }
 

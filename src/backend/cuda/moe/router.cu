@@ -10,8 +10,6 @@
 namespace bl::cuda {
 namespace {
 
-using Key = unsigned long long;
-
 constexpr int kMaxExperts = 4096;  // as many as static shared memory can hold
 constexpr int kSharedBytes = 48 * 1024;
 constexpr int kMaxWarps = 4;
@@ -36,20 +34,17 @@ struct RouteParameters {
 // The working memory of one token in shared memory.
 struct Scores {
   float* affinity;   // [experts] becomes the weight
-  float* selection;  // [experts] decides the choice
-  float* groups;     // [group_count]
+  float* selection;  // [experts] decides the choice; becomes the keys
+  std::uint32_t* keys;
+  float* groups;  // [group_count]
 };
 
-// Better scores have greater keys; of equal scores the lower index wins. NaN wins over all, so that
-// it shows up in the result. No key is 0.
-__device__ __forceinline__ Key key_of(float score, int index) {
+// Better scores have greater keys, and no key is 0. NaN wins over all, so that it shows up in the
+// result.
+__device__ __forceinline__ std::uint32_t key_of(float score) {
   std::uint32_t bits = __float_as_uint(score + 0.0f);
   if (isnan(score)) bits = 0x7fc00000u;
-  const std::uint32_t ordered = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
-  return static_cast<Key>(ordered) << 32 | (0xffffffffu - static_cast<std::uint32_t>(index));
-}
-__device__ __forceinline__ int index_of(Key key) {
-  return static_cast<int>(0xffffffffu - static_cast<std::uint32_t>(key));
+  return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
 __device__ __forceinline__ bool is_softmax(RouteKind kind) {
@@ -126,12 +121,16 @@ __device__ __forceinline__ float divisor_of(const RouteParameters& p, float tota
   return p.normalize && p.kind != RouteKind::kSoftmax ? total + 1e-20f : 1.0f;
 }
 
-// Returns the best of this lane's experts with a key below `bound`; those above are chosen already.
-__device__ __forceinline__ Key best_below(const RouteParameters& p, const Scores& s, Key bound) {
-  Key best = 0;
+// The best of a lane's experts that are not chosen yet; of equal scores the lower index wins.
+struct Best {
+  std::uint32_t key = 0;
+  std::uint32_t expert = 0xffffffffu;
+};
+__device__ __forceinline__ Best best_of_lane(const RouteParameters& p, const Scores& s) {
+  Best best;
   for (int e = lane_index(); e < p.experts; e += 32) {
-    const Key key = key_of(s.selection[e], e);
-    best = key < bound && key > best ? key : best;
+    const std::uint32_t key = s.keys[e];
+    if (key > best.key) best = {key, static_cast<std::uint32_t>(e)};
   }
   return best;
 }
@@ -141,18 +140,23 @@ __device__ void choose(const RouteParameters& p, const Scores& s, std::int64_t t
   std::int32_t* chosen = p.chosen + t * p.k;
   float* weights = p.weights[t];
   float total = 0.0f;  // of the weights, or of their powers
-  Key mine = best_below(p, s, ~Key{0});
+  // Each lane is the only one to read and write the keys of its experts.
+  for (int e = lane; e < p.experts; e += 32) s.keys[e] = key_of(s.selection[e]);
+  Best mine = best_of_lane(p, s);
   __syncwarp();
   for (int j = 0; j < p.k; ++j) {
-    const Key key = warp_max(mine);
-    const int expert = index_of(key);
+    const std::uint32_t key = warp_max(mine.key);
+    const auto expert = static_cast<int>(~warp_max(mine.key == key ? ~mine.expert : 0u));
     const float weight = s.affinity[expert];
     total += p.normalize_power > 0.0f ? powf(fabsf(weight), p.normalize_power) : weight;
     if (lane == j % 32) {
       chosen[j] = expert;
       weights[j] = weight;
     }
-    if (key == mine) mine = best_below(p, s, key);
+    if (mine.expert == static_cast<std::uint32_t>(expert)) {
+      s.keys[expert] = 0;
+      mine = best_of_lane(p, s);
+    }
     __syncwarp();
   }
   const float factor = exact_div(p.multiplier, divisor_of(p, total));
@@ -172,7 +176,9 @@ __global__ void __launch_bounds__(kMaxWarps * 32) route_kernel(RouteParameters p
   const std::int64_t t = static_cast<std::int64_t>(blockIdx.x) * (blockDim.x / 32) + warp;
   if (t >= p.tokens) return;
   float* mine = room + warp * (2 * p.experts + p.group_count);
-  const Scores s{mine, mine + p.experts, mine + 2 * p.experts};
+  float* selection = mine + p.experts;
+  const Scores s{mine, selection, reinterpret_cast<std::uint32_t*>(selection),
+                 selection + p.experts};
   const float* logits = p.logits[t];
   fill_affinity(p, logits, s);
   fill_selection(p, logits, s);

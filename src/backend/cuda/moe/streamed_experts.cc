@@ -7,6 +7,7 @@
 #include "backend/cuda/moe/expert_limbs.h"
 #include "backend/cuda/moe/expert_scratch.h"
 #include "backend/cuda/moe/expert_stream.h"
+#include "backend/cuda/moe/expert_token.h"
 #include "base/check.h"
 
 namespace bl::cuda {
@@ -41,13 +42,10 @@ class StreamedSlice {
     rows_.choices = static_cast<std::int32_t>(choices);
     rows_.k = args.k;
     rows_.expert_count = static_cast<std::int32_t>(experts.count());
-    rows_.one_token = args.x.rows() == 1;
-    rows_.block_rows = rows_.one_token ? kStreamBlocks[0]
-                                       : block_rows(choices, std::min(choices, experts.count()));
+    rows_.block_rows = block_rows(choices, std::min(choices, experts.count()));
     rows_.blocks =
         static_cast<std::int32_t>(most_blocks(choices, experts.count(), rows_.block_rows));
     row_count_ = std::int64_t{rows_.blocks} * rows_.block_rows;
-    if (rows_.one_token) return;
     rows_.expert_of_block = ints(rows_.blocks);
     rows_.rows_of_block = ints(rows_.blocks);
     rows_.row_of_choice = ints(choices);
@@ -55,7 +53,7 @@ class StreamedSlice {
   }
 
   void run() {
-    if (!rows_.one_token) sort_choices(ctx_, rows_);
+    sort_choices(ctx_, rows_);
     const std::int64_t hidden_stride = ExpertScratch::rounded(args_.intermediate);
     float* hidden = floats(row_count_ * hidden_stride);
     multiply_gate_and_up(hidden, hidden_stride);
@@ -161,6 +159,96 @@ class StreamedSlice {
   std::int64_t row_count_ = 0;  // of all blocks, live or not
 };
 
+// Whether expert_token_gemv() has room for the token's row, which has one layout for gate and up.
+bool can_take_one_token(const ExecContext& ctx, const ExpertsArgs& args,
+                        const CudaExperts& experts) {
+  const DeviceFacts& facts = cuda_device(ctx).facts();
+  return args.x.rows() == 1 && experts.one_input_layout() &&
+         has_room_for_limbs(facts, experts.matrices(CudaExperts::kUp).k_steps);
+}
+
+ExpertTokenArgs::Matrix token_matrix(const Matrices& matrices) {
+  return {.table = matrices.table,
+          .copy_block_bytes = matrices.copy_block_bytes,
+          .copy_block_scale_bytes = matrices.copy_block_scale_bytes};
+}
+
+// A launch for the token's choices by matrices like `like`.
+ExpertTokenArgs token_args(const ExpertsArgs& args, const CudaExperts& experts,
+                           const Matrices& like) {
+  ExpertTokenArgs gemv;
+  gemv.experts = args.experts;
+  gemv.weights = args.weights.as<const float>();
+  gemv.k = static_cast<std::int32_t>(args.k);
+  gemv.expert_count = static_cast<std::int32_t>(experts.count());
+  gemv.matrices[0] = token_matrix(like);
+  gemv.count = 1;
+  gemv.kind = like.kind;
+  gemv.zero = like.zero;
+  gemv.k_steps = like.k_steps;
+  gemv.k_blocks = like.k_blocks;
+  return gemv;
+}
+
+// One token in three launches.
+void one_token(ExecContext& ctx, const ExpertsArgs& args, const CudaExperts& experts) {
+  const Matrices& gate = experts.matrices(CudaExperts::kGate);
+  const Matrices& up = experts.matrices(CudaExperts::kUp);
+  const Matrices& down = experts.matrices(CudaExperts::kDown);
+  const std::int64_t stride = ExpertScratch::rounded(args.intermediate);
+  auto* hidden = ctx.scratch->take_f32({args.k * stride}).as<float>();
+
+  ExpertTokenArgs first = token_args(args, experts, up);
+  first.out = static_cast<std::int32_t>(args.intermediate);
+  first.x = args.x.as<const float>();
+  first.weigh = args.weights_on_input;
+  first.activates = true;
+  first.activation = activation_parameters(args.activation);
+  first.has_bias = gate.has_bias || up.has_bias;
+  first.to = hidden;
+  first.to_stride = stride;
+  if (gate.table != nullptr) {
+    first.matrices[1] = first.matrices[0];
+    first.matrices[0] = token_matrix(gate);
+    first.count = 2;
+  } else if (args.fused_gate_up) {
+    first.matrices[1] = first.matrices[0];
+    first.matrices[1].first_n_tile = first.out / kNTileColumns;
+    first.count = 2;
+  }
+
+  ExpertLimbArgs rows;
+  rows.rows.experts = args.experts;
+  rows.rows.weights = args.weights.as<const float>();
+  rows.rows.choices = rows.rows.k = rows.rows.blocks = static_cast<std::int32_t>(args.k);
+  rows.rows.expert_count = static_cast<std::int32_t>(experts.count());
+  rows.rows.block_rows = 1;
+  rows.table = down.table;
+  rows.x = hidden;
+  rows.x_stride = stride;
+  rows.weigh = !args.weights_on_input;
+  rows.k_steps = down.k_steps;
+  rows.k_blocks = down.k_blocks;
+  rows.limbs =
+      ctx.scratch->take(DType::kU8, {args.k * limb_block_bytes(1, down.k_steps)}).as<std::byte>();
+
+  ExpertTokenArgs second = token_args(args, experts, down);
+  second.out = static_cast<std::int32_t>(down.out);
+  second.limbs = rows.limbs;
+  second.weigh = rows.weigh;
+  second.sums = true;
+  second.has_bias = down.has_bias;
+  second.to = args.out.as<float>();
+
+  const DeviceFacts& facts = cuda_device(ctx).facts();
+  plan_expert_token(facts, second);
+  plan_expert_token(facts, first);
+  first.next = next_of(second);
+  expert_token_gemv(ctx, first);
+  pack_expert_limbs(ctx, rows);
+  expert_token_gemv(ctx, second);
+}
+
 }  // namespace
 
 bool can_stream_experts(const ExecContext& ctx, const ExpertsArgs& args,
@@ -177,7 +265,11 @@ bool can_stream_experts(const ExecContext& ctx, const ExpertsArgs& args,
 }
 
 void streamed_experts(ExecContext& ctx, const ExpertsArgs& args, const CudaExperts& experts) {
-  StreamedSlice(ctx, args, experts).run();
+  if (can_take_one_token(ctx, args, experts)) {
+    one_token(ctx, args, experts);
+  } else {
+    StreamedSlice(ctx, args, experts).run();
+  }
 }
 
 }  // namespace bl::cuda

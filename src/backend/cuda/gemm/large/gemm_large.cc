@@ -12,6 +12,7 @@
 #include "backend/cuda/gemm/large/blas_lt.h"
 #include "backend/cuda/gemm/large/dense_gemv.h"
 #include "backend/cuda/gemm/large/dequantize.h"
+#include "backend/cuda/gemm/large/narrow_gemv.h"
 #include "backend/cuda/gemm/wgmma/gemm_wgmma_dequant.h"
 #include "base/check.h"
 
@@ -271,15 +272,20 @@ void gemm_large(ExecContext& ctx, const MatmulArgs& gemm, const LargePlan& plan)
 
 void dense_gemv_rows(ExecContext& ctx, const MatmulArgs& gemm, const MatmulOutput& output) {
   const DenseWeights& weights = *cuda_matrix(output.weight).dense();
+  const DenseGemvArgs all{.x = gemm.x,
+                          .rows = weights.rows,
+                          .type = weights.type,
+                          .out = output.out,
+                          .bias = bias_of(output),
+                          .multiplier = gemm.epilogue.multiplier,
+                          .accumulate = gemm.epilogue.accumulate};
+  if (output.weight->out() <= kMaxNarrowColumns) return narrow_gemv(ctx, all);
   for (std::int64_t first = 0; first < gemm.x.rows(); first += kMaxDenseTokens) {
     const std::int64_t count = std::min<std::int64_t>(kMaxDenseTokens, gemm.x.rows() - first);
-    dense_gemv(ctx, {.x = slice_rows(gemm.x, first, count),
-                     .rows = weights.rows,
-                     .type = weights.type,
-                     .out = slice_rows(output.out, first, count),
-                     .bias = bias_of(output),
-                     .multiplier = gemm.epilogue.multiplier,
-                     .accumulate = gemm.epilogue.accumulate});
+    DenseGemvArgs part = all;
+    part.x = slice_rows(gemm.x, first, count);
+    part.out = slice_rows(output.out, first, count);
+    dense_gemv(ctx, part);
   }
 }
 

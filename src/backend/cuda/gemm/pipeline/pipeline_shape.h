@@ -21,9 +21,9 @@ inline constexpr int kFragmentBytes = 64;  // activations of one token and k_ste
 // a stage holds one copy_block of several n_tiles, or several joined copy_blocks where fewer
 // n_tiles are left.
 struct PipelineShape {
-  int bytes = 0;        // room for stages, behind the headers; at least largest_load()
-  int scale_room = 0;   // the most scales of one n_tile in a copy_block
-  int code_room = 0;    // the most codes of one n_tile in a copy_block
+  int bytes = 0;       // room for stages, behind the headers; at least largest_load()
+  int scale_room = 0;  // the most scales of one n_tile in a copy_block
+  int code_room = 0;   // the most codes of one n_tile in a copy_block
   // The most bytes of one k_step's activations, of all tokens, that travel with the weights; or 0.
   int input_bytes = 0;
   int most_joined = 1;   // copy_blocks in a stage of a single n_tile

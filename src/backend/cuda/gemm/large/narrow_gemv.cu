@@ -1,0 +1,161 @@
+#include "backend/cuda/gemm/large/narrow_gemv.h"
+
+#include "backend/cuda/device/alignment.h"
+#include "backend/cuda/device/device_math.h"
+#include "backend/cuda/device/launch.cuh"
+#include "backend/cuda/device/warp_reduce.cuh"
+#include "base/check.h"
+
+namespace bl::cuda {
+namespace {
+
+constexpr int kWarps = 8;
+constexpr int kColumns = 4;
+
+struct NarrowLaunch {
+  const float* x;
+  std::int64_t x_stride;
+  int in;
+  float* out;
+  std::int64_t out_stride;
+  int columns;
+  const float* bias;
+  float multiplier;
+  bool accumulate;
+  bool aligned;  // rows and x start at multiples of 16 bytes
+  int tokens;
+};
+
+// A thread's sums of the CTA's columns and tokens. Columns and tokens beyond the last one repeat
+// it, and their sums are not used.
+template <class T, int Tokens>
+class NarrowSums {
+ public:
+  __device__ __forceinline__ NarrowSums(const T* rows, const NarrowLaunch& p, int first_token)
+      : in_(p.in) {
+    const int first = static_cast<int>(blockIdx.x) * kColumns;
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) {
+      rows_[c] = rows + static_cast<std::int64_t>(min(first + c, p.columns - 1)) * p.in;
+    }
+#pragma unroll
+    for (int t = 0; t < Tokens; ++t) x_[t] = p.x + min(first_token + t, p.tokens - 1) * p.x_stride;
+  }
+
+  // Adds this thread's share of K.
+  __device__ __forceinline__ void add(bool aligned) {
+    constexpr int kCount = 16 / sizeof(T);
+    constexpr int kStep = kWarps * 32 * kCount;
+    const auto thread = static_cast<int>(threadIdx.x);
+    int done = 0;
+    if (aligned) {
+      done = in_ / kCount * kCount;
+      for (int i = thread * kCount; i < done; i += kStep) add_words(i);
+    }
+    for (int i = done + thread; i < in_; i += kWarps * 32) {
+#pragma unroll
+      for (int t = 0; t < Tokens; ++t)
+#pragma unroll
+        for (int c = 0; c < kColumns; ++c) sums_[t][c] += float_of(rows_[c][i]) * x_[t][i];
+    }
+  }
+
+  // Stores the sums of this warp's lanes.
+  __device__ __forceinline__ void store(float (&to)[Tokens][kColumns]) const {
+#pragma unroll
+    for (int t = 0; t < Tokens; ++t)
+#pragma unroll
+      for (int c = 0; c < kColumns; ++c) {
+        const float sum = warp_sum(sums_[t][c]);
+        if (lane_index() == 0) to[t][c] = sum;
+      }
+  }
+
+ private:
+  __device__ __forceinline__ void add_words(int at) {
+    constexpr int kCount = 16 / sizeof(T);
+    uint4 words[kColumns];
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c)
+      words[c] = __ldg(reinterpret_cast<const uint4*>(rows_[c] + at));
+#pragma unroll
+    for (int t = 0; t < Tokens; ++t)
+#pragma unroll
+      for (int v = 0; v < kCount; v += 4) {
+        const float4 x = *reinterpret_cast<const float4*>(x_[t] + at + v);
+#pragma unroll
+        for (int c = 0; c < kColumns; ++c) {
+          const T* w = reinterpret_cast<const T*>(&words[c]) + v;
+          sums_[t][c] += float_of(w[0]) * x.x + float_of(w[1]) * x.y + float_of(w[2]) * x.z +
+                         float_of(w[3]) * x.w;
+        }
+      }
+  }
+
+  const T* rows_[kColumns];
+  const float* x_[Tokens];
+  int in_;
+  float sums_[Tokens][kColumns] = {};
+};
+
+// grid (groups of kColumns columns, groups of Tokens tokens)
+template <class T, int Tokens>
+__global__ void __launch_bounds__(kWarps * 32) narrow_gemv_kernel(const T* rows, NarrowLaunch p) {
+  __shared__ float parts[kWarps][Tokens][kColumns];
+  pdl_trigger();
+  pdl_wait();
+  const int first_token = static_cast<int>(blockIdx.y) * Tokens;
+  NarrowSums<T, Tokens> sums(rows, p, first_token);
+  sums.add(p.aligned);
+  sums.store(parts[warp_index()]);
+  __syncthreads();
+  const auto thread = static_cast<int>(threadIdx.x);
+  if (thread >= Tokens * kColumns) return;
+  const int token = first_token + thread / kColumns;
+  const int column = static_cast<int>(blockIdx.x) * kColumns + thread % kColumns;
+  if (token >= p.tokens || column >= p.columns) return;
+  float sum = 0.0f;
+#pragma unroll
+  for (int w = 0; w < kWarps; ++w) sum += parts[w][thread / kColumns][thread % kColumns];
+  float value = sum * p.multiplier;
+  if (p.bias != nullptr) value += p.bias[column];
+  float* to = p.out + token * p.out_stride + column;
+  *to = p.accumulate ? *to + value : value;
+}
+
+template <class T, int Tokens>
+void start_for(ExecContext& ctx, const T* rows, const NarrowLaunch& p) {
+  const dim3 grid(static_cast<unsigned>((p.columns + kColumns - 1) / kColumns),
+                  static_cast<unsigned>((p.tokens + Tokens - 1) / Tokens));
+  launch(shape_of(ctx, grid, kWarps * 32), narrow_gemv_kernel<T, Tokens>, rows, p);
+}
+
+template <class T>
+void start(ExecContext& ctx, const DenseGemvArgs& args) {
+  NarrowLaunch p{args.x.as<const float>(),
+                 args.x.row_stride,
+                 static_cast<int>(args.x.columns()),
+                 args.out.as<float>(),
+                 args.out.row_stride,
+                 static_cast<int>(args.out.columns()),
+                 args.bias,
+                 args.multiplier,
+                 args.accumulate,
+                 false,
+                 static_cast<int>(args.x.rows())};
+  p.aligned = is_aligned(args.rows, 16) && is_aligned(p.x, 16) && p.x_stride % 4 == 0 &&
+              p.in % (16 / static_cast<int>(sizeof(T))) == 0;
+  const T* rows = static_cast<const T*>(args.rows);
+  if (ctx.deterministic || p.tokens > 4) return start_for<T, 8>(ctx, rows, p);
+  if (p.tokens > 1) return start_for<T, 4>(ctx, rows, p);
+  start_for<T, 1>(ctx, rows, p);
+}
+
+}  // namespace
+
+void narrow_gemv(ExecContext& ctx, const DenseGemvArgs& args) {
+  BL_CHECK(args.out.columns() <= kMaxNarrowColumns);
+  visit_float_dtype(args.type, [&](auto tag) { start<typename decltype(tag)::type>(ctx, args); });
+}
+
+}  // namespace bl::cuda
