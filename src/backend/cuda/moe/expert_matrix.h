@@ -36,6 +36,7 @@ struct ExpertRows {
   std::int32_t blocks = 0;
 
   // Written by sort_choices(), in device memory.
+  std::int32_t* live_blocks = nullptr;      // how many are in use, which come first
   std::int32_t* expert_of_block = nullptr;  // [blocks], −1: unused
   std::int32_t* rows_of_block = nullptr;    // [blocks] the live rows, which come first
   std::int32_t* row_of_choice = nullptr;    // [choices], −1: no such expert

@@ -46,6 +46,7 @@ __device__ void lay_out_blocks(const ExpertRows& rows, int* counts, int lane) {
     rows.expert_of_block[b] = -1;
     rows.rows_of_block[b] = 0;
   }
+  if (lane == 0) *rows.live_blocks = before;
 }
 
 // One warp turns counts into first rows without padding, and fills the table of row tiles.

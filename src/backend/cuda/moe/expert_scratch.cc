@@ -14,7 +14,8 @@ std::size_t ExpertScratch::bytes(std::int64_t tokens) const {
     return f16_bytes(rows * k_steps * kKStepSize) + f32_bytes(2 * rows * k_steps);
   };
   return 3 * arena_bytes(DType::kI32, choices) + arena_bytes(DType::kI32, rows) +
-         2 * f32_bytes(rows) + static_cast<std::size_t>(input_layouts) * packed(input_k_steps) +
+         arena_bytes(DType::kI32, 1) + 2 * f32_bytes(rows) +
+         static_cast<std::size_t>(input_layouts) * packed(input_k_steps) +
          f32_bytes(rows * rounded(first_width)) + packed(hidden_k_steps) +
          f32_bytes(rows * rounded(hidden_width)) + f32_bytes(rows * rounded(out));
 }

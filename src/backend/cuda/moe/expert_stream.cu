@@ -23,9 +23,9 @@ BL_HD constexpr int groups_of(const ExpertStreamArgs& p) {
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
-// An item of a CTA. Blocks in use come first, so the first item without an expert ends the walk.
+// An item of a CTA.
 struct Item {
-  int expert = -1;
+  int expert = -1;  // −1: there are no more items
   int live = 0;
   int block = 0;
   int first_row = 0;
@@ -33,32 +33,50 @@ struct Item {
   int n_tiles = 0;
 };
 
-// An item whose expert is still being loaded, so that nobody waits for it before it is needed.
-class NextItem {
+// Walks over the items of a CTA, which are adjacent: mostly groups of n_tiles of one block. The
+// expert of the next item is loaded before it is needed, so that nobody waits for it.
+class ItemWalk {
  public:
-  __device__ __forceinline__ void load(const ExpertStreamArgs& p, int number) {
-    number_ = number;
-    const int block = number / groups_of(p);
-    expert_ = -1;
-    if (block >= p.rows.blocks) return;
-    expert_ = __ldcg(p.rows.expert_of_block + block);
-    live_ = __ldcg(p.rows.rows_of_block + block);
+  __device__ __forceinline__ explicit ItemWalk(const ExpertStreamArgs& p) : groups_(groups_of(p)) {
+    const int items = __ldcg(p.rows.live_blocks) * groups_;
+    const auto ctas = static_cast<int>(gridDim.x);
+    const auto cta = static_cast<int>(blockIdx.x);
+    const int first = cta * items / ctas;
+    left_ = (cta + 1) * items / ctas - first;
+    block_ = first / groups_;
+    group_ = first % groups_;
+    load(p);
   }
-  __device__ __forceinline__ Item get(const ExpertStreamArgs& p) const {
-    const int groups = groups_of(p);
+  // Returns the item whose expert was loaded, and loads the next one.
+  __device__ __forceinline__ Item next(const ExpertStreamArgs& p) {
     Item item;
-    item.block = number_ / groups;
-    if (item.block >= p.rows.blocks) return item;
+    if (left_ == 0) return item;
     item.expert = expert_;
     item.live = live_;
-    item.first_row = item.block * p.rows.block_rows;
-    item.first_n_tile = number_ % groups * p.item_n_tiles;
+    item.block = block_;
+    item.first_row = block_ * p.rows.block_rows;
+    item.first_n_tile = group_ * p.item_n_tiles;
     item.n_tiles = min(p.item_n_tiles, n_tiles_of(p.out) - item.first_n_tile);
+    --left_;
+    if (++group_ == groups_) {
+      group_ = 0;
+      ++block_;
+      load(p);
+    }
     return item;
   }
 
  private:
-  int number_ = 0;
+  __device__ __forceinline__ void load(const ExpertStreamArgs& p) {
+    if (left_ == 0) return;
+    expert_ = __ldcg(p.rows.expert_of_block + block_);
+    live_ = __ldcg(p.rows.rows_of_block + block_);
+  }
+
+  int groups_;
+  int left_;
+  int block_;
+  int group_;
   int expert_ = -1;
   int live_ = 0;
 };
@@ -71,22 +89,16 @@ class ItemProducer {
       : p_(p), args_(args) {}
 
   __device__ __forceinline__ void run(SmemPipeline<true>& pipeline) {
-    const auto step = static_cast<int>(gridDim.x);
-    auto number = static_cast<int>(blockIdx.x);
-    NextItem after;
-    after.load(p_, number);
-    Item next = after.get(p_);
+    ItemWalk walk(p_);
+    Item next = walk.next(p_);
     if (next.expert >= 0) views_.load(p_, next.expert);
-    after.load(p_, number + step);
     while (next.expert >= 0) {
       const Item item = next;
       views_.store(p_, args_);
       point_at_limbs(item);
       pipeline.set_input(limb_record_bytes(item.live));
-      next = after.get(p_);
+      next = walk.next(p_);
       if (next.expert >= 0) views_.load(p_, next.expert);
-      number += step;
-      after.load(p_, number + step);
       pipeline.produce(args_, CopyBlockWalk(args_, item.first_n_tile,
                                             item.first_n_tile + item.n_tiles, p_.item_n_tiles));
     }
@@ -122,13 +134,9 @@ class StreamConsumer {
         partials_(partials) {}
 
   __device__ __forceinline__ void run(SmemPipeline<true>& pipeline) {
-    NextItem next;
-    auto number = static_cast<int>(blockIdx.x);
-    next.load(p_, number);
+    ItemWalk walk(p_);
     pdl_wait();
-    for (Item item = next.get(p_); item.expert >= 0; item = next.get(p_)) {
-      number += static_cast<int>(gridDim.x);
-      next.load(p_, number);
+    for (Item item = walk.next(p_); item.expert >= 0; item = walk.next(p_)) {
       multiply(item, pipeline);
       if (part_ < p_.parts) store(item);
     }
@@ -190,12 +198,16 @@ class StreamConsumer {
   __device__ __forceinline__ void store(const Item& item) const {
     const int n_tiles = min(NTiles, item.n_tiles - group_ * NTiles);
     const int row_floats = item.live * kNTileColumns;
-    for (int e = part_ * 32 + lane_; e < n_tiles * row_floats; e += 32 * p_.parts) {
-      const int n_tile = e / row_floats;
-      const int row = item.first_row + e % row_floats / kNTileColumns;
-      const int column =
-          (item.first_n_tile + group_ * NTiles + n_tile) * kNTileColumns + e % kNTileColumns;
-      if (column < p_.out) p_.to[row * p_.to_stride + column] = result(item, e, column);
+#pragma unroll
+    for (int i = 0; i < NTiles; ++i) {
+      if (i >= n_tiles) break;
+      const int first_column = (item.first_n_tile + group_ * NTiles + i) * kNTileColumns;
+      for (int e = part_ * 32 + lane_; e < row_floats; e += 32 * p_.parts) {
+        const int column = first_column + e % kNTileColumns;
+        if (column >= p_.out) continue;
+        p_.to[(item.first_row + e / kNTileColumns) * p_.to_stride + column] =
+            result(item, i * row_floats + e, column);
+      }
     }
   }
 

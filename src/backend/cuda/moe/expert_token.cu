@@ -30,6 +30,12 @@ struct SharedLayout {
   int pipeline_at = 0;
 };
 
+// Loads eight bytes, so that read-only loads that follow find them in L1.
+__device__ __forceinline__ void touch(const uint2* at) {
+  [[maybe_unused]] uint2 words;
+  asm volatile("ld.global.nc.v2.u32 {%0, %1}, [%2];" : "=r"(words.x), "=r"(words.y) : "l"(at));
+}
+
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
 // The items of a CTA are adjacent.
@@ -69,6 +75,20 @@ __device__ __forceinline__ float weight_of(const ExpertTokenArgs& p, int choice)
   return exists(p, __ldcg(p.experts + choice)) ? __ldcg(p.weights + choice) : 0.0f;
 }
 
+// Consumer warps load the views and copy_blocks of all chosen experts, so that the producer warp,
+// which needs them one behind the other, finds them in L1.
+__device__ __forceinline__ void touch_tables(const ExpertTokenArgs& p) {
+  const int walk = warp_index();
+  if (walk >= p.k) return;
+  const CodeMatrixView& m = p.matrices[0].table[expert_of(p, walk)].view;
+  if (lane_index() < static_cast<int>(sizeof(CodeMatrixView) / sizeof(uint2))) {
+    touch(reinterpret_cast<const uint2*>(&m) + lane_index());
+  }
+  const auto* copy_blocks = reinterpret_cast<const uint2*>(m.copy_blocks);
+  const int count = m.copy_block_count * 2;
+  for (int i = lane_index(); i < count; i += 32) touch(copy_blocks + i);
+}
+
 // The producer warp: copies everything that the CTA's items read. `args` is in shared memory.
 template <bool kSums>
 __device__ __forceinline__ void produce_items(const ExpertTokenArgs& p, PackedGemmArgs& args,
@@ -76,8 +96,10 @@ __device__ __forceinline__ void produce_items(const ExpertTokenArgs& p, PackedGe
   const int walks = kSums ? p.k : 1;
   Items items(p);
   if (items.at >= items.end) return;
+  const int of_lane = expert_of(p, min(lane_index(), p.k - 1));
+  const auto expert = [of_lane](int choice) { return __shfl_sync(kAllLanes, of_lane, choice); };
   ExpertViews views;
-  views.load(p, expert_of(p, Item(p, items.at).choice));
+  views.load(p, expert(Item(p, items.at).choice));
   for (; items.at < items.end; ++items.at) {
     const Item item(p, items.at);
     for (int walk = 0; walk < walks; ++walk) {
@@ -89,7 +111,7 @@ __device__ __forceinline__ void produce_items(const ExpertTokenArgs& p, PackedGe
       __syncwarp();
       const bool last = walk + 1 == walks;
       if (!last || items.at + 1 < items.end) {
-        views.load(p, expert_of(p, last ? Item(p, items.at + 1).choice : item.choice + walk + 1));
+        views.load(p, expert(last ? Item(p, items.at + 1).choice : item.choice + walk + 1));
       }
       pipeline.produce(args, CopyBlockWalk(args, item.first_n_tile,
                                            item.first_n_tile + item.n_tiles, p.item_n_tiles));
@@ -308,6 +330,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     prefetch_next(p);
     return;
   }
+  if constexpr (kSums) touch_tables(p);
   pdl_wait();
   const TokenConsumer<NTiles, kExl2, kSums> consumer(
       p, args, memory + kBarrierBytes, reinterpret_cast<float*>(memory + layout.partials_at));

@@ -19,6 +19,8 @@
 
 namespace bl::cuda {
 
+inline constexpr int kMostTokenExperts = 32;  // that a token chooses: the producer warp's lanes
+
 struct ExpertTokenArgs {
   // Columns [first_n_tile · 16, …) of a matrix of each expert.
   struct Matrix {

@@ -49,6 +49,7 @@ class Slice {
     rows_.blocks =
         static_cast<std::int32_t>(most_blocks(choices, experts.count(), rows_.block_rows));
     count_ = std::int64_t{rows_.blocks} * rows_.block_rows;
+    rows_.live_blocks = ints(1);
     rows_.expert_of_block = ints(rows_.blocks);
     rows_.rows_of_block = ints(rows_.blocks);
     rows_.row_of_choice = ints(choices);

@@ -20,7 +20,8 @@ using Matrices = CudaExperts::Matrices;
 
 // Average rows of a chosen expert from which on grouped GEMMs are faster
 // (bench/ladder/moe_prefill).
-constexpr std::int64_t kFewestGroupedRows = 16;
+
+constexpr std::int64_t kFewestGroupedRows = 20;
 
 // What of a call depends on the matrices and the number of tokens alone.
 struct ExpertShape {

@@ -34,9 +34,17 @@ struct RouteParameters {
 // The working memory of one token in shared memory.
 struct Scores {
   float* affinity;   // [experts] becomes the weight
-  float* selection;  // [experts] decides the choice; becomes the keys
-  std::uint32_t* keys;
-  float* groups;  // [group_count]
+  float* selection;  // [experts] decides the choice; only where groups are chosen first
+  float* groups;     // [group_count]
+};
+
+// What a lane holds of experts lane, lane + 32, …, in registers: a step waits for this one warp, so
+// its loads and functions must overlap. Experts that do not exist have key 0.
+template <int kHeld>
+struct LaneScores {
+  float logit[kHeld];
+  float affinity[kHeld];
+  std::uint32_t key[kHeld];
 };
 
 // Better scores have greater keys, and no key is 0. NaN wins over all, so that it shows up in the
@@ -51,40 +59,48 @@ __device__ __forceinline__ bool is_softmax(RouteKind kind) {
   return kind == RouteKind::kSoftmax || kind == RouteKind::kSoftmaxTopK;
 }
 
-// Each lane fills experts lane, lane + 32, …, and is the only one to read them before a barrier.
-__device__ __forceinline__ void fill_affinity(const RouteParameters& p, const float* logits,
-                                              const Scores& s) {
-  const int lane = lane_index();
+// Calls f(i, expert) for each expert of this lane.
+template <int kHeld, class F>
+__device__ __forceinline__ void each_expert(const RouteParameters& p, const F& f) {
+#pragma unroll
+  for (int i = 0; i < kHeld; ++i) {
+    const int expert = lane_index() + 32 * i;
+    if (expert < p.experts) f(i, expert);
+  }
+}
+
+template <int kHeld>
+__device__ __forceinline__ void fill_affinity(const RouteParameters& p, LaneScores<kHeld>& mine) {
   if (!is_softmax(p.kind)) {
-    for (int e = lane; e < p.experts; e += 32) {
-      const float x = logits[e];
+    each_expert<kHeld>(p, [&](int i, int) {
+      const float x = mine.logit[i];
       // Accurate functions, since close scores are compared.
-      s.affinity[e] = p.kind == RouteKind::kSigmoid
-                          ? exact_div(1.0f, 1.0f + expf(-x))
-                          : sqrtf(fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x))));
-    }
+      mine.affinity[i] = p.kind == RouteKind::kSigmoid
+                             ? exact_div(1.0f, 1.0f + expf(-x))
+                             : sqrtf(fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x))));
+    });
     return;
   }
   float top = -INFINITY;
-  for (int e = lane; e < p.experts; e += 32) top = fmaxf(top, logits[e]);
+  each_expert<kHeld>(p, [&](int i, int) { top = fmaxf(top, mine.logit[i]); });
   top = warp_max(top);
   float total = 0.0f;
-  for (int e = lane; e < p.experts; e += 32) {
-    s.affinity[e] = expf(logits[e] - top);
-    total += s.affinity[e];
-  }
+  each_expert<kHeld>(p, [&](int i, int) {
+    mine.affinity[i] = expf(mine.logit[i] - top);
+    total += mine.affinity[i];
+  });
   total = warp_sum(total);
-  for (int e = lane; e < p.experts; e += 32) s.affinity[e] = exact_div(s.affinity[e], total);
+  each_expert<kHeld>(p, [&](int i, int) { mine.affinity[i] = exact_div(mine.affinity[i], total); });
 }
 
-__device__ __forceinline__ void fill_selection(const RouteParameters& p, const float* logits,
-                                               const Scores& s) {
+// Returns what decides the choice of a lane's expert i.
+template <int kHeld>
+__device__ __forceinline__ float selection_of(const RouteParameters& p,
+                                              const LaneScores<kHeld>& mine, int i, int expert) {
   // Softmax has the order of the logits, which cannot underflow.
   const bool by_logits = is_softmax(p.kind) && p.selection_bias == nullptr;
-  for (int e = lane_index(); e < p.experts; e += 32) {
-    const float plain = by_logits ? logits[e] : s.affinity[e];
-    s.selection[e] = p.selection_bias != nullptr ? plain + p.selection_bias[e] : plain;
-  }
+  const float plain = by_logits ? mine.logit[i] : mine.affinity[i];
+  return p.selection_bias != nullptr ? plain + p.selection_bias[expert] : plain;
 }
 
 // Excludes the experts outside the best groups, ranked by the sum of their two best scores, however
@@ -126,36 +142,42 @@ struct Best {
   std::uint32_t key = 0;
   std::uint32_t expert = 0xffffffffu;
 };
-__device__ __forceinline__ Best best_of_lane(const RouteParameters& p, const Scores& s) {
+template <int kHeld>
+__device__ __forceinline__ Best best_of_lane(const LaneScores<kHeld>& mine) {
   Best best;
-  for (int e = lane_index(); e < p.experts; e += 32) {
-    const std::uint32_t key = s.keys[e];
-    if (key > best.key) best = {key, static_cast<std::uint32_t>(e)};
+#pragma unroll
+  for (int i = 0; i < kHeld; ++i) {
+    if (mine.key[i] > best.key) {
+      best = {mine.key[i], static_cast<std::uint32_t>(lane_index() + 32 * i)};
+    }
   }
   return best;
 }
 
-__device__ void choose(const RouteParameters& p, const Scores& s, std::int64_t t) {
+template <int kHeld>
+__device__ void choose(const RouteParameters& p, const Scores& s, LaneScores<kHeld>& mine,
+                       std::int64_t t) {
   const int lane = lane_index();
   std::int32_t* chosen = p.chosen + t * p.k;
   float* weights = p.weights[t];
   float total = 0.0f;  // of the weights, or of their powers
-  // Each lane is the only one to read and write the keys of its experts.
-  for (int e = lane; e < p.experts; e += 32) s.keys[e] = key_of(s.selection[e]);
-  Best mine = best_of_lane(p, s);
+  Best best = best_of_lane(mine);
   __syncwarp();
   for (int j = 0; j < p.k; ++j) {
-    const std::uint32_t key = warp_max(mine.key);
-    const auto expert = static_cast<int>(~warp_max(mine.key == key ? ~mine.expert : 0u));
+    const std::uint32_t key = warp_max(best.key);
+    const std::uint32_t expert = ~warp_max(best.key == key ? ~best.expert : 0u);
     const float weight = s.affinity[expert];
     total += p.normalize_power > 0.0f ? powf(fabsf(weight), p.normalize_power) : weight;
     if (lane == j % 32) {
-      chosen[j] = expert;
+      chosen[j] = static_cast<std::int32_t>(expert);
       weights[j] = weight;
     }
-    if (mine.expert == static_cast<std::uint32_t>(expert)) {
-      s.keys[expert] = 0;
-      mine = best_of_lane(p, s);
+    if (best.expert == expert) {
+#pragma unroll
+      for (int i = 0; i < kHeld; ++i) {
+        if (expert / 32 == static_cast<std::uint32_t>(i)) mine.key[i] = 0;
+      }
+      best = best_of_lane(mine);
     }
     __syncwarp();
   }
@@ -168,6 +190,7 @@ __device__ void choose(const RouteParameters& p, const Scores& s, std::int64_t t
 }
 
 // One warp a token.
+template <int kHeld>
 __global__ void __launch_bounds__(kMaxWarps * 32) route_kernel(RouteParameters p) {
   extern __shared__ float room[];
   pdl_trigger();
@@ -175,15 +198,35 @@ __global__ void __launch_bounds__(kMaxWarps * 32) route_kernel(RouteParameters p
   const int warp = warp_index();
   const std::int64_t t = static_cast<std::int64_t>(blockIdx.x) * (blockDim.x / 32) + warp;
   if (t >= p.tokens) return;
-  float* mine = room + warp * (2 * p.experts + p.group_count);
-  float* selection = mine + p.experts;
-  const Scores s{mine, selection, reinterpret_cast<std::uint32_t*>(selection),
-                 selection + p.experts};
+  float* memory = room + warp * (2 * p.experts + p.group_count);
+  const Scores s{memory, memory + p.experts, memory + 2 * p.experts};
   const float* logits = p.logits[t];
-  fill_affinity(p, logits, s);
-  fill_selection(p, logits, s);
-  if (p.group_count > 1) keep_best_groups(p, s);
-  choose(p, s, t);
+  LaneScores<kHeld> mine;
+#pragma unroll
+  for (int i = 0; i < kHeld; ++i) mine.key[i] = 0;
+  each_expert<kHeld>(p, [&](int i, int expert) { mine.logit[i] = logits[expert]; });
+  fill_affinity(p, mine);
+  each_expert<kHeld>(p, [&](int i, int expert) { s.affinity[expert] = mine.affinity[i]; });
+  if (p.group_count > 1) {
+    each_expert<kHeld>(
+        p, [&](int i, int expert) { s.selection[expert] = selection_of(p, mine, i, expert); });
+    keep_best_groups(p, s);
+    each_expert<kHeld>(p, [&](int i, int expert) { mine.key[i] = key_of(s.selection[expert]); });
+  } else {
+    each_expert<kHeld>(
+        p, [&](int i, int expert) { mine.key[i] = key_of(selection_of(p, mine, i, expert)); });
+  }
+  choose(p, s, mine, t);
+}
+
+// Returns the kernel for so many experts.
+auto* kernel_for(int experts) {
+  if (experts <= 32) return route_kernel<1>;
+  if (experts <= 64) return route_kernel<2>;
+  if (experts <= 128) return route_kernel<4>;
+  if (experts <= 256) return route_kernel<8>;
+  if (experts <= 512) return route_kernel<16>;
+  return route_kernel<kMaxExperts / 32>;
 }
 
 }  // namespace
@@ -199,7 +242,7 @@ void route(ExecContext& ctx, const RouteArgs& args) {
       shape_of(ctx, dim3(static_cast<unsigned>(ceil_div<std::int64_t>(tokens, warps))),
                dim3(static_cast<unsigned>(warps * 32)),
                static_cast<std::size_t>(warps) * static_cast<std::size_t>(warp_bytes));
-  launch(shape, route_kernel,
+  launch(shape, kernel_for(experts),
          RouteParameters{.logits = rows_of<const float>(args.logits),
                          .selection_bias = args.selection_bias.as<const float>(),
                          .expert_scale = args.expert_scale.as<const float>(),

@@ -46,6 +46,7 @@ class StreamedSlice {
     rows_.blocks =
         static_cast<std::int32_t>(most_blocks(choices, experts.count(), rows_.block_rows));
     row_count_ = std::int64_t{rows_.blocks} * rows_.block_rows;
+    rows_.live_blocks = ints(1);
     rows_.expert_of_block = ints(rows_.blocks);
     rows_.rows_of_block = ints(rows_.blocks);
     rows_.row_of_choice = ints(choices);
@@ -163,7 +164,7 @@ class StreamedSlice {
 bool can_take_one_token(const ExecContext& ctx, const ExpertsArgs& args,
                         const CudaExperts& experts) {
   const DeviceFacts& facts = cuda_device(ctx).facts();
-  return args.x.rows() == 1 && experts.one_input_layout() &&
+  return args.x.rows() == 1 && args.k <= kMostTokenExperts && experts.one_input_layout() &&
          has_room_for_limbs(facts, experts.matrices(CudaExperts::kUp).k_steps);
 }
 
