@@ -6,8 +6,10 @@
 
 #include "backend/registry.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "engine/engine.h"
 #include "engine/host_memory.h"
+#include "template_flags.h"
 #include "usage_error.h"
 
 namespace bl {
@@ -59,6 +61,10 @@ void ServedModels::check() const {
   if (reasoning != "on" && reasoning != "off" && reasoning != "auto") {
     fail_usage("--reasoning: '{}' is not on, off or auto", reasoning);
   }
+  if (reasoning_format != "deepseek" && reasoning_format != "none") {
+    fail_usage("--reasoning-format: '{}' is not deepseek or none", reasoning_format);
+  }
+  parse_template_variables(template_variables);
   check_folder("--models", folder);
   check_folder("--loras", adapters);
   check_folder("--templates", templates);
@@ -144,6 +150,10 @@ std::shared_ptr<server::ServedModel> ServedModels::load(const server::LoadOrder&
   args.otherwise.prefill_assistant = prefill_assistant;
   args.otherwise.verbose = verbose_answers;
   if (reasoning != "auto") args.otherwise.reasoning = reasoning == "on";
+  args.otherwise.separate_reasoning = reasoning_format == "deepseek";
+  args.otherwise.template_variables =
+      std::make_shared<const OrderedJson>(parse_template_variables(template_variables));
+  args.generates = !embeddings;
   if (is_first) {
     const std::vector<LoraArgument> folders = lora.arguments();
     for (const AdapterChoice& choice : lora.load(*args.engine)) {

@@ -20,6 +20,7 @@ struct ServedModels {
   std::vector<std::string> aliases;
   std::int64_t parallel = 4;
   bool special_tokens_in_messages = false;
+  bool embeddings = false;
   std::string pooling;
   std::string folder;
   ByteSize memory;
@@ -31,7 +32,9 @@ struct ServedModels {
   std::optional<double> temperature;
   std::optional<std::uint64_t> seed;
   std::string chat_template;
+  std::string template_variables;
   std::string reasoning = "auto";
+  std::string reasoning_format = "deepseek";
   bool prefill_assistant = false;
   bool verbose_answers = false;
   ModelOptions model;
@@ -54,6 +57,7 @@ struct ServedModels {
       {"--special-tokens-in-messages", "",
        "special tokens that the text of messages spells become tokens; whoever writes a message "
        "may then end it and begin others"});
+    v(embeddings, {"--embeddings", "", "only embed texts, and refuse to generate any"});
     v(pooling, {"--pooling", "KIND", "hidden states that become an embedding: mean, cls or last",
                 "as the model's files say, else last"});
     v.group("Several models");
@@ -72,8 +76,13 @@ struct ServedModels {
     v(seed, {"--seed", "N", "seed of the random draws", "another one for each request"});
     v(chat_template, {"--chat-template-file,--template", "FILE",
                       "a Jinja template to use instead of the model's"});
+    v(template_variables, {"--template-vars", "JSON",
+                           "variables for the template, such as '{\"thinking\": true}'", "none"});
     v(reasoning,
       {"--reasoning", "on|off|auto", "think before answering, if the template has a switch"});
+    v(reasoning_format, {"--reasoning-format", "NAME",
+                         "deepseek: reasoning is apart from content; none: it stays in the "
+                         "content"});
     v(prefill_assistant, {"--prefill-assistant", "",
                           "an answer goes on with the last message where that is an assistant's"});
     v(verbose_answers,

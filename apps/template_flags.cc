@@ -8,9 +8,8 @@
 #include "usage_error.h"
 
 namespace bl {
-namespace {
 
-OrderedJson parse_variables(const std::string& text) {
+OrderedJson parse_template_variables(const std::string& text) {
   if (text.empty()) return OrderedJson::object();
   OrderedJson variables;
   try {
@@ -25,10 +24,8 @@ OrderedJson parse_variables(const std::string& text) {
   return variables;
 }
 
-}  // namespace
-
 void TemplateFlags::plan(SessionOptions& session) const {
-  parse_variables(variables);
+  parse_template_variables(variables);
   if (reasoning != "on" && reasoning != "off" && reasoning != "auto") {
     fail_usage("--reasoning: '{}' should be on, off or auto", reasoning);
   }
@@ -39,7 +36,7 @@ void TemplateFlags::plan(SessionOptions& session) const {
 OrderedJson TemplateFlags::resolve(const ModelText& text) const {
   OrderedJson all = OrderedJson::object();
   if (reasoning != "auto") all = reasoning_variables(text, reasoning == "on");
-  const OrderedJson own = parse_variables(variables);
+  const OrderedJson own = parse_template_variables(variables);
   for (const auto& [name, value] : own.items()) all[name] = value;
   return all;
 }

@@ -7,6 +7,9 @@
 
 namespace bl {
 
+// The object that --template-vars gives; an empty text is an empty one. Throws UsageError.
+OrderedJson parse_template_variables(const std::string& text);
+
 // The options of commands that wrap what the user says with a chat template.
 struct TemplateFlags {
   std::string file;

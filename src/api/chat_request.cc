@@ -70,11 +70,12 @@ void read_reasoning(const OrderedJson& body, OrderedJson& variables) {
   }
 }
 
-// Later ones win: the server's own choice, the object "reasoning", fields of the body, the
-// variables themselves.
+// Later ones win: the server's own choice and its variables, the object "reasoning", fields of the
+// body, the variables themselves.
 OrderedJson read_template_variables(const OrderedJson& body, const RequestDefaults& otherwise) {
   OrderedJson variables = OrderedJson::object();
   if (otherwise.reasoning) switch_reasoning(variables, *otherwise.reasoning);
+  if (otherwise.template_variables != nullptr) variables.update(*otherwise.template_variables);
   read_reasoning(body, variables);
   if (const OrderedJson* effort = given(body, "reasoning_effort")) set_effort(variables, *effort);
   for (const char* key : {"enable_thinking", "verbosity"}) {
@@ -199,9 +200,9 @@ ReasoningBudget read_budget(const OrderedJson& body) {
 
 // "reasoning_format": whether reasoning stands in a field of its own. Clients know several names
 // for that, and "none" for the opposite.
-bool reads_reasoning_apart(const OrderedJson& body) {
+bool reads_reasoning_apart(const OrderedJson& body, bool otherwise) {
   const OrderedJson* format = given(body, "reasoning_format");
-  if (format == nullptr) return true;
+  if (format == nullptr) return otherwise;
   if (format->is_string()) return *format != "none";
   fail_at(ErrorCode::kInvalidArgument, "reasoning_format",
           "reasoning_format is {}, should be a name; \"none\" leaves reasoning in the content",
@@ -297,7 +298,7 @@ ChatRequest ChatRequest::read(const OrderedJson& body, const RequestDefaults& ot
   if (request.continues_message) request.template_variables["add_generation_prompt"] = false;
   request.tool_choice = read_tool_choice(body);
   request.reasoning_budget = read_budget(body);
-  request.separate_reasoning = reads_reasoning_apart(body);
+  request.separate_reasoning = reads_reasoning_apart(body, otherwise.separate_reasoning);
   request.verbose = read_flag(body, "verbose", otherwise.verbose);
   request.timings_per_token = read_flag(body, "timings_per_token", false);
   request.special_tokens_in_messages = otherwise.special_tokens_in_messages;

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -23,6 +24,9 @@ struct RequestDefaults {
   bool prefill_assistant = false;   // a chat whose last message is an assistant's goes on with it
   bool verbose = false;             // answers to chats tell the prompt
   std::optional<bool> reasoning{};  // whether answers begin with it; nothing: the template decides
+  bool separate_reasoning = true;   // reasoning stands in a field of its own; else it is content
+  // An object with variables for the chat template, which win over `reasoning`; null: none.
+  std::shared_ptr<const OrderedJson> template_variables{};
 };
 
 // The fields that chat and text completions have in common.

@@ -150,6 +150,7 @@ class Embedder {
     };
     try {
       core.model().run_states(items, states_);
+      core.count_step();
     } catch (const std::exception&) {
       give_back();
       throw;

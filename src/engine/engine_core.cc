@@ -260,6 +260,7 @@ EngineStats EngineCore::stats() const {
   stats.pages = pool.pages();
   stats.free_pages = pool.free_pages();
   stats.idle_pages = pool.idle_pages();
+  stats.draft_rounds = speculation_.rounds();
   stats.drafted_tokens = speculation_.drafted();
   stats.accepted_tokens = speculation_.accepted();
   stats.draft_seconds = speculation_.seconds();

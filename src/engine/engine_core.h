@@ -75,6 +75,8 @@ class EngineCore {
   PrefixCache& cache() { return cache_; }
   PinnedPrefixes& pins() { return pins_; }
   StepModel& model() { return model_; }
+  // Work between two steps has run the model once.
+  void count_step() { ++steps_; }
   // A page table for another thread, to be used in calls on the engine's thread. The first step
   // after the caller lets go of it, or take_back(), gives its pages back.
   std::shared_ptr<LentPages> lend() { return loans_.lend(); }

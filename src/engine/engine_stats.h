@@ -9,12 +9,13 @@ namespace bl {
 struct EngineStats {
   std::int64_t running = 0;  // sequences; with guidance an answer has two
   std::int64_t waiting = 0;
-  std::int64_t steps = 0;
-  double step_seconds = 0;   // whole steps: planning, the model, sampling, events
+  std::int64_t steps = 0;    // of the model, those for embeddings too
+  double step_seconds = 0;   // whole steps for answers: planning, the model, sampling, events
   double model_seconds = 0;  // of them, waiting for the model's tokens or logits on the host
   std::int64_t prefill_tokens = 0;
   std::int64_t decode_tokens = 0;
   std::int64_t preemptions = 0;
+  std::int64_t draft_rounds = 0;     // guesses behind one answer in one step are a round
   std::int64_t drafted_tokens = 0;   // guessed and verified
   std::int64_t accepted_tokens = 0;  // right guesses; each saved a sequence a step
   double draft_seconds = 0;          // time for making guesses

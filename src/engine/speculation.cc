@@ -220,6 +220,7 @@ void Speculation::draft(std::span<ScheduledSequence* const> sequences, const Ste
 
 void Speculation::settle(Choice& choice, std::int64_t drafted, std::int64_t accepted) {
   policy_.measured(choice.draft().habit(), choice.draft().confidence(), drafted, accepted);
+  if (drafted > 0) ++rounds_;
   drafted_ += drafted;
   accepted_ += accepted;
   step_.draft_rows += drafted * rows_of_guess(choice);

@@ -46,6 +46,9 @@ class Speculation {
   // them are the second ones of guided answers.
   void end_step(std::int64_t rows, std::int64_t guides);
 
+  std::int64_t rounds() const {
+    return rounds_;
+  }  // settle() with guesses: of one answer in one step
   std::int64_t drafted() const { return drafted_; }
   std::int64_t accepted() const { return accepted_; }
   double seconds() const { return seconds_; }
@@ -67,6 +70,7 @@ class Speculation {
   DraftPolicy policy_;
   PrefixCache& cache_;
   bool failed_ = false;
+  std::int64_t rounds_ = 0;
   std::int64_t drafted_ = 0;
   std::int64_t accepted_ = 0;
   double seconds_ = 0;

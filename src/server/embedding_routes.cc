@@ -14,6 +14,7 @@
 #include "api/request_error.h"
 #include "api/request_fields.h"
 #include "base/json.h"
+#include "server/answer_meter.h"
 #include "server/chat_reply.h"
 #include "server/embedding_input.h"
 #include "server/keep_alive.h"
@@ -42,6 +43,10 @@ void check_lengths(const Wanted& wanted) {
   }
 }
 
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
 // Computes the vectors on the queue for slow work and hands them to `reply`.
 void embed(ServerState& state, const Call& call, ErrorShape shape, Wanted wanted,
            std::function<void(const Wanted&, const Vectors&)> reply) {
@@ -54,7 +59,12 @@ void embed(ServerState& state, const Call& call, ErrorShape shape, Wanted wanted
                request.normalize = wanted.normalize;
                request.adapters = wanted.model->otherwise().adapters;
                request.cancelled = [&] { return to->gone() || state.stopping(); };
-               reply(wanted, wanted.model->engine().embed(request));
+               const auto start = std::chrono::steady_clock::now();
+               const Vectors vectors = wanted.model->engine().embed(request);
+               if (auto* const meter = dynamic_cast<AnswerMeter*>(to.get())) {
+                 meter->on_embedding(*wanted.model, wanted.input.tokens(), seconds_since(start));
+               }
+               reply(wanted, vectors);
              });
 }
 
@@ -176,9 +186,7 @@ std::shared_ptr<ServedModel> ollama_model(ServerState& state, const OrderedJson&
 }
 
 std::int64_t nanoseconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() -
-                                                              start)
-      .count();
+  return static_cast<std::int64_t>(1e9 * seconds_since(start));
 }
 
 void handle_ollama(ServerState& state, const Call& call) {

@@ -24,6 +24,11 @@ Generation::Generation(Args args)
     : args_(std::move(args)), meter_(dynamic_cast<AnswerMeter*>(args_.to.get())) {}
 
 void Generation::start() {
+  if (!args_.model->generates()) {
+    throw HttpError(501, "not_supported",
+                    "this server only embeds texts; start it without --embeddings to have it "
+                    "generate some");
+  }
   last_sent_ = now_ms();
   const std::scoped_lock lock(mutex_);
   sampling_ = args_.requests.front().sampling;

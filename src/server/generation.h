@@ -58,8 +58,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   };
   explicit Generation(Args args);
 
-  // Submits the requests. Throws what Engine::try_submit() throws, and HttpError 503 where the
-  // queue is full; then none of them is computed.
+  // Submits the requests. Throws what Engine::try_submit() throws, HttpError 503 where the queue is
+  // full, and 501 where the model only embeds texts; then none of them is computed.
   void start();
   // Cancels the requests; the client gets their last events.
   void cancel();

@@ -16,6 +16,7 @@ void LlamaMetrics::add_state(const EngineStats& stats) {
   waiting_ += stats.waiting;
   steps_ += stats.steps;
   decode_tokens_ += stats.decode_tokens;
+  rounds_ += stats.draft_rounds;
   drafted_ += stats.drafted_tokens;
   accepted_ += stats.accepted_tokens;
 }
@@ -37,6 +38,8 @@ std::string LlamaMetrics::text() const {
       {"tokens_predicted_seconds_total", "counter", "Time spent on answers", generated_seconds},
       {"n_decode_total", "counter", "Steps of the models", of(steps_)},
       {"n_tokens_max", "counter", "Tokens of the longest prompt with its answer", of(longest)},
+      {"spec_decode_num_drafts_total", "counter", "Times that tokens of an answer were guessed",
+       of(rounds_)},
       {"spec_decode_num_draft_tokens_total", "counter", "Tokens that were guessed", of(drafted_)},
       {"spec_decode_num_accepted_tokens_total", "counter", "Guesses that were right",
        of(accepted_)},

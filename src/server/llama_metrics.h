@@ -24,6 +24,7 @@ struct LlamaMetrics {
   std::int64_t waiting_ = 0;
   std::int64_t steps_ = 0;
   std::int64_t decode_tokens_ = 0;
+  std::int64_t rounds_ = 0;
   std::int64_t drafted_ = 0;
   std::int64_t accepted_ = 0;
 };

@@ -148,6 +148,13 @@ void Metrics::on_answer(const std::string& model, const Event& last) {
   }
 }
 
+void Metrics::on_embedding(const std::string& model, std::int64_t tokens, double seconds) {
+  const std::scoped_lock lock(mutex_);
+  OfModel& own = models_[model];
+  own.prompt_tokens += tokens;
+  own.prompt_seconds += seconds;
+}
+
 void Metrics::write_state(const ModelState& model, Families& families) {
   const EngineStats& now = model.stats;
   const auto of = [](auto value) { return static_cast<double>(value); };
@@ -170,6 +177,8 @@ void Metrics::write_state(const ModelState& model, Families& families) {
        of(now.decode_tokens)},
       {"preemptions_total", "counter", "Answers that gave their pages back for a while",
        of(now.preemptions)},
+      {"drafts_total", "counter", "Times that tokens of an answer were guessed",
+       of(now.draft_rounds)},
       {"draft_tokens_total", "counter", "Tokens that were guessed", of(now.drafted_tokens)},
       {"accepted_tokens_total", "counter", "Guesses that were right", of(now.accepted_tokens)},
       {"n_busy_slots_per_decode", "gauge", "Tokens of answers in a step, on average",

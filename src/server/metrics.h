@@ -45,6 +45,8 @@ class Metrics {
   void on_request(const Asked& asked);
   // `last`: the event of a choice that has `finish`.
   void on_answer(const std::string& model, const Event& last);
+  // Texts with this many tokens were embedded in so many seconds.
+  void on_embedding(const std::string& model, std::int64_t tokens, double seconds);
 
   // A model as it is now.
   struct ModelState {

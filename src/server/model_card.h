@@ -9,6 +9,7 @@ namespace bl::server {
 // What clients are told about a model, as it was loaded.
 struct ModelCard {
   SessionFacts facts{};
+  bool generates = true;      // otherwise it only embeds texts
   bool has_template = false;  // answers chats
   bool has_tools = false;
   bool has_reasoning = false;

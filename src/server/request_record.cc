@@ -138,4 +138,15 @@ void RequestRecord::on_answer(const ServedModel& model, const Event& last) {
   generated_tokens_ += usage.generated_tokens;
 }
 
+void RequestRecord::on_embedding(const ServedModel& model, std::int64_t tokens, double seconds) {
+  Books& books = *args_.books;
+  books.metrics.on_embedding(model.name(), tokens, seconds);
+  books.limits.count_tokens(args_.key_name, tokens);
+  books.device_failed = false;
+  const std::scoped_lock lock(mutex_);
+  model_ = model.name();
+  finish_ = ending_name(FinishReason::kEndToken);
+  prompt_tokens_ += tokens;
+}
+
 }  // namespace bl::server

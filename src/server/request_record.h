@@ -60,6 +60,7 @@ class RequestRecord : public http::Exchange, public AnswerMeter {
   void watch(std::function<void()> watcher) override { args_.inner->watch(std::move(watcher)); }
 
   void on_answer(const ServedModel& model, const Event& last) override;
+  void on_embedding(const ServedModel& model, std::int64_t tokens, double seconds) override;
 
  private:
   using Clock = std::chrono::steady_clock;

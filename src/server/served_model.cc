@@ -31,6 +31,7 @@ ModelCard describe(const ModelSession& session, openai::AnswerFormats& formats) 
 }  // namespace
 
 std::vector<std::string> ModelCard::capabilities() const {
+  if (!generates) return {"embeddings"};
   std::vector<std::string> all{"completion"};
   if (has_template) all.emplace_back("chat");
   if (has_tools) all.emplace_back("tools");
@@ -45,7 +46,9 @@ ServedModel::ServedModel(Args args)
       created_(std::time(nullptr)),
       formats_(args_.engine->session().defaults().end_tokens) {
   BL_CHECK(!args_.names.empty());
-  card_ = std::make_shared<const ModelCard>(describe(args_.engine->session(), formats_));
+  ModelCard card = describe(args_.engine->session(), formats_);
+  card.generates = args_.generates;
+  card_ = std::make_shared<const ModelCard>(std::move(card));
   if (!args_.adapters.empty()) args_.otherwise.adapters.clear();
 }
 

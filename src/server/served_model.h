@@ -34,6 +34,7 @@ class ServedModel {
     std::vector<ServedAdapter> adapters{};  // loaded already; `otherwise` need not have them
     std::optional<Pooling> pooling{};       // of embeddings; nothing: the last token
     std::string file{};                     // the name of its folder or file
+    bool generates = true;                  // otherwise it only embeds texts
     bool has_seed = false;                  // requests that name no seed have that of `sampling`
   };
   explicit ServedModel(Args args);
@@ -45,6 +46,7 @@ class ServedModel {
   std::int64_t created() const { return created_; }  // Unix seconds of loading
   const std::shared_ptr<const ModelCard>& card() const { return card_; }
   ModelMemory memory() const;  // that it was planned to take
+  bool generates() const { return args_.generates; }
   Pooling pooling() const { return args_.pooling.value_or(Pooling::kLast); }
 
   // What holds for requests that begin now.

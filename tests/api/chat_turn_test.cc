@@ -164,6 +164,16 @@ TEST_F(ChatTurns, ReasoningIsSwitchedOff) {
   EXPECT_FALSE(turn(body + R"(,"enable_thinking":false})", on).reading->options.start.in_reasoning);
 }
 
+TEST_F(ChatTurns, ReasoningStaysInTheContentWhereTheServerSaysSo) {
+  RequestDefaults whole;
+  whole.separate_reasoning = false;
+  const std::string body = R"({"messages":[{"role":"user","content":"a"}])";
+  EXPECT_FALSE(turn(body + "}", whole).reading->options.separate_reasoning);
+  EXPECT_TRUE(
+      turn(body + R"(,"reasoning_format":"deepseek"})", whole).reading->options.separate_reasoning);
+  EXPECT_TRUE(turn(body + "}").reading->options.separate_reasoning);
+}
+
 // As llama-server does it, where the server was started so.
 TEST_F(ChatTurns, AnAssistantsLastMessageIsAPrefillWhereTheServerSaysSo) {
   RequestDefaults prefill;

@@ -222,6 +222,49 @@ TEST(ServeProgram, ARandomModelTakesItsWordsFromATokenizer) {
   }
 }
 
+// The status and the body that a running server answers with.
+std::string answer_of(const Running& server, const std::string& path, const std::string& body) {
+  RawClient client(server.port());
+  client.send(fmt::format("POST {} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{}",
+                          path, body.size(), body));
+  return client.read_answer().substr(9);
+}
+
+TEST(ServeProgram, OnlyEmbedsWhereItIsToldTo) {
+  Running server({"--embeddings"});
+  ASSERT_TRUE(server.wait_for("ready")) << server.log();
+  const std::string vectors = answer_of(server, "/v1/embeddings", R"({"input":"a"})");
+  EXPECT_TRUE(vectors.starts_with("200")) << vectors;
+  for (const char* path : {"/v1/completions", "/completion", "/api/v1/generate"}) {
+    const std::string refusal = answer_of(server, path, R"({"prompt":"a","stream":true})");
+    EXPECT_TRUE(refusal.starts_with("501")) << path << ": " << refusal;
+    EXPECT_NE(refusal.find("without --embeddings"), refusal.npos) << path << ": " << refusal;
+  }
+}
+
+TEST(ServeProgram, HandsVariablesToTheTemplate) {
+  const fs::path file = scratch_dir("serve-template") / "t.jinja";
+  write_file_atomically(
+      file, "{{ messages[0].content }}{{ tone }}{% if enable_thinking %}!{% else %}?{% endif %}");
+  Running server({"--template", file.string(), "--reasoning", "off", "--template-vars",
+                  R"({"tone":" loudly","enable_thinking":true})"});
+  ASSERT_TRUE(server.wait_for("ready")) << server.log();
+  const auto prompt = [&](const std::string& more) {
+    return answer_of(server, "/apply-template",
+                     R"({"messages":[{"role":"user","content":"Hi"}])" + more + "}");
+  };
+  EXPECT_NE(prompt("").find("Hi loudly!"), std::string::npos) << prompt("");
+  const std::string own = prompt(R"(,"chat_template_kwargs":{"tone":" softly"})");
+  EXPECT_NE(own.find("Hi softly!"), std::string::npos) << own;
+  for (const std::vector<std::string>& wrong : {std::vector<std::string>{"--template-vars", "[1]"},
+                                                {"--template-vars", "{"},
+                                                {"--reasoning-format", "apart"}}) {
+    std::vector<std::string> words = wrong;
+    words.insert(words.begin(), {"serve", "-m", tiny_model().string()});
+    EXPECT_EQ(run_program(words).status, 2) << wrong.back();
+  }
+}
+
 TEST(ServeProgram, APortInUseIsOneLine) {
   Running first;
   ASSERT_TRUE(first.wait_for("ready"));

@@ -1,6 +1,7 @@
 // Limits of keys: the buckets with a clock of the test's own, and what clients are told.
 #include "server/key_limits.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "http_fixture.h"
@@ -119,6 +120,15 @@ TEST_F(ServerLimits, TokensOfAbandonedAnswersCount) {
   ASSERT_TRUE(becomes_true([&] { return stats().decode_tokens > 200; }));
   client.close();
   EXPECT_TRUE(becomes_true([&] { return complete("first-key").status == 429; }));
+}
+
+TEST_F(ServerLimits, TokensOfEmbeddingsCount) {
+  open({.access = {.keys = {"first-key"}}, .limits = {.tokens_per_minute = 30}});
+  const std::string mine = "x-api-key: first-key\r\n";
+  EXPECT_EQ(complete("first-key").status, 200);
+  const std::string text(40, 'a');
+  EXPECT_EQ(post("/v1/embeddings", fmt::format(R"({{"input":"{}"}})", text), mine).status, 200);
+  EXPECT_EQ(complete("first-key").status, 429);
 }
 
 TEST_F(ServerLimits, AFullQueueIsNoFaultOfTheClient) {

@@ -83,6 +83,15 @@ TEST_F(ServerMetrics, CountRequestsAndTokens) {
   EXPECT_FALSE(answer.field("Process-Start-Time-Unix").empty());
 }
 
+TEST_F(ServerMetrics, CountEmbeddings) {
+  open();
+  EXPECT_EQ(post("/v1/embeddings", R"({"input":["abc","de"]})").status, 200);
+  EXPECT_EQ(value("prompt_tokens_total"), 4 + 3) << "with <s> before each";
+  EXPECT_EQ(value("tokens_predicted_total"), 0);
+  EXPECT_GT(value("prompt_seconds_total"), 0);
+  EXPECT_GT(value("steps_total"), 0);
+}
+
 TEST_F(ServerMetrics, AreRightWhileClientsLeave) {
   open();
   const std::string endless = post_text(
