@@ -3,32 +3,19 @@
 //
 // Usage: server_stream_bench MODEL STREAMS TOKENS ROUNDS
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <poll.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <chrono>
-#include <cstdlib>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "base/check.h"
-#include "base/error.h"
 #include "base/json.h"
 #include "engine/engine.h"
 #include "server/api_server.h"
+#include "stream_clients.h"
 
 namespace bl {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 template <class... Args>
 void nothing(ExecContext&, const Args&...) {}
@@ -70,99 +57,11 @@ std::shared_ptr<server::ServedModel> load(const std::string& folder, std::int64_
   return std::make_shared<server::ServedModel>(std::move(args));
 }
 
-// A client that sends one request for a stream and counts what comes.
-class Stream {
- public:
-  Stream(std::uint16_t port, std::int64_t tokens) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(port);
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    BL_CHECK(::connect(socket_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0);
-    const std::string body = fmt::format(
-        R"({{"prompt":"Hi","max_tokens":{},"temperature":0,"ignore_eos":true,"stream":true,)"
-        R"("stream_options":{{"include_usage":true}}}})",
-        tokens);
-    const std::string text = fmt::format(
-        "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{}",
-        body.size(), body);
-    BL_CHECK(::send(socket_, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size()));
-  }
-  Stream(Stream&& other) noexcept : socket_(std::exchange(other.socket_, -1)) {}
-  ~Stream() {
-    if (socket_ >= 0) ::close(socket_);
-  }
-
-  int socket() const { return socket_; }
-  bool over() const { return over_; }
-  std::int64_t events() const { return events_; }
-  std::int64_t bytes() const { return bytes_; }
-  // The tokens of the answer, as its last chunk tells them.
-  std::int64_t tokens() const {
-    const std::size_t at = tail_.rfind("\"completion_tokens\":");
-    return at == tail_.npos ? 0 : std::atoll(tail_.c_str() + at + 20);
-  }
-
-  void receive() {
-    std::array<char, 1 << 16> buffer;
-    const ssize_t count = ::recv(socket_, buffer.data(), buffer.size(), 0);
-    if (count <= 0) fail(ErrorCode::kIo, "a stream ended early");
-    bytes_ += count;
-    // A mark may be cut between two pieces: its beginning is kept with the tail.
-    const std::string_view mark = "data: {";
-    const std::size_t kept = std::min(tail_.size(), mark.size() - 1);
-    const std::string piece = tail_.substr(tail_.size() - kept) +
-                              std::string(buffer.data(), static_cast<std::size_t>(count));
-    for (std::size_t at = piece.find(mark); at != piece.npos; at = piece.find(mark, at + 1))
-      ++events_;
-    tail_ += std::string_view(piece).substr(kept);
-    if (tail_.size() > 4096) tail_.erase(0, tail_.size() - 2048);
-    over_ = tail_.find("data: [DONE]") != tail_.npos;
-  }
-
- private:
-  int socket_;
-  bool over_ = false;
-  std::int64_t events_ = 0;
-  std::int64_t bytes_ = 0;
-  std::string tail_;
-};
-
-struct Round {
-  double seconds = 0;
-  std::int64_t tokens = 0;
-  std::int64_t events = 0;
-  std::int64_t bytes = 0;
-};
-
-Round run_round(std::uint16_t port, std::int64_t count, std::int64_t tokens) {
-  const auto began = Clock::now();
-  std::vector<Stream> streams;
-  for (std::int64_t i = 0; i < count; ++i) streams.emplace_back(port, tokens);
-  std::vector<pollfd> wanted;
-  for (const Stream& stream : streams) wanted.push_back({stream.socket(), POLLIN, 0});
-  std::int64_t open = count;
-  while (open > 0) {
-    if (::poll(wanted.data(), wanted.size(), 60'000) <= 0) fail(ErrorCode::kIo, "nothing comes");
-    for (std::size_t i = 0; i < streams.size(); ++i) {
-      if (wanted[i].revents == 0) continue;
-      streams[i].receive();
-      if (!streams[i].over()) continue;
-      wanted[i].fd = -1;
-      wanted[i].revents = 0;
-      --open;
-    }
-  }
-  Round round{.seconds = std::chrono::duration<double>(Clock::now() - began).count()};
-  for (const Stream& stream : streams) {
-    if (stream.tokens() != tokens) {
-      fail(ErrorCode::kIo, "a stream has {} tokens instead of {}", stream.tokens(), tokens);
-    }
-    round.tokens += stream.tokens();
-    round.events += stream.events();
-    round.bytes += stream.bytes();
-  }
-  return round;
+// A request for a stream of so many tokens.
+std::string body_of(std::int64_t tokens) {
+  return fmt::format(R"({{"prompt":"Hi","max_tokens":{},"temperature":0,"ignore_eos":true,)"
+                     R"("stream":true,"stream_options":{{"include_usage":true}}}})",
+                     tokens);
 }
 
 void run(const std::vector<std::string>& words) {
@@ -172,9 +71,10 @@ void run(const std::vector<std::string>& words) {
   server.state().set_model(load(words.at(0), streams));
   server.start();
   Json rates = Json::array();
-  Round last;
+  StreamRound last;
+  const std::vector<std::string> bodies(static_cast<std::size_t>(streams), body_of(tokens));
   for (int i = std::stoi(words.at(3)); i > 0; --i) {
-    last = run_round(server.port(), streams, tokens);
+    last = run_streams({server.port(), streams, tokens}, bodies);
     rates.push_back(static_cast<double>(last.tokens) / last.seconds);
   }
   fmt::print("{}\n", Json{{"streams", streams},

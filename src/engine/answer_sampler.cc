@@ -27,6 +27,7 @@ void AnswerSampler::let_model_choose(StepItem& item, std::int64_t prompt, std::i
   item.seed = chain_->seed();
   item.prompt = prompt;
   item.counts = &counts_;
+  item.end_tokens = open_.end_tokens;
   item.log_probabilities = reports;
 }
 

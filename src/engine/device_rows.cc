@@ -133,7 +133,9 @@ bool DeviceRows::add_edits(const StepItem& item, std::span<const std::int32_t> h
   const SamplingParams& params = *item.sampling;
   const std::size_t begin = edits_.size();
   if (needs_history(params)) add_counts(item, history);
-  if (!params.logit_bias.empty() || !params.banned_tokens.empty()) add_biases(params, begin);
+  if (!params.logit_bias.empty() || !params.banned_tokens.empty() || params.ban_end_tokens) {
+    add_biases(item, begin);
+  }
   if (static_cast<std::int64_t>(edits_.size()) > SampleLimits::kEdits) {
     edits_.resize(begin);
     return false;
@@ -144,7 +146,8 @@ bool DeviceRows::add_edits(const StepItem& item, std::span<const std::int32_t> h
 }
 
 // Adds biases and bans to the row's edits, which begin at `begin`, so that each token has one edit.
-void DeviceRows::add_biases(const SamplingParams& params, std::size_t begin) {
+void DeviceRows::add_biases(const StepItem& item, std::size_t begin) {
+  const SamplingParams& params = *item.sampling;
   edit_at_.resize(static_cast<std::size_t>(width_.tokens), 0);
   for (std::size_t i = begin; i < edits_.size(); ++i) {
     edit_at_[static_cast<std::size_t>(edits_[i].id)] = static_cast<std::int32_t>(i) + 1;
@@ -159,8 +162,10 @@ void DeviceRows::add_biases(const SamplingParams& params, std::size_t begin) {
     edits_[static_cast<std::size_t>(edit_at_[at]) - 1].bias = value;
   };
   for (const TokenBias& entry : params.logit_bias) bias(entry.id, static_cast<float>(entry.bias));
-  for (const std::int32_t id : params.banned_tokens) {
-    bias(id, -std::numeric_limits<float>::infinity());
+  constexpr float kNever = -std::numeric_limits<float>::infinity();
+  for (const std::int32_t id : params.banned_tokens) bias(id, kNever);
+  if (params.ban_end_tokens) {
+    for (const std::int32_t id : item.end_tokens) bias(id, kNever);
   }
   for (std::size_t i = begin; i < edits_.size(); ++i) {
     edit_at_[static_cast<std::size_t>(edits_[i].id)] = 0;

@@ -55,7 +55,7 @@ class DeviceRows {
   void add_rows(const StepItem& item);
   void add_counts(const StepItem& item, std::span<const std::int32_t> history);
   bool add_edits(const StepItem& item, std::span<const std::int32_t> history, SampleRule& rule);
-  void add_biases(const SamplingParams& params, std::size_t begin);
+  void add_biases(const StepItem& item, std::size_t begin);
   std::int64_t edit_room() const;
   void find_hosted();
   void choose(ExecContext& ctx, Backend& backend, const TensorView& whole);

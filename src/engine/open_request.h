@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,7 @@ struct OpenRequest {
   AnswerRules rules{};
   std::vector<std::unique_ptr<Constraint>> constraints{};  // one per choice, until it takes it
   std::shared_ptr<const HealedPrompt> healed{};            // null: the prompt stays as it is
+  std::span<const std::int32_t> end_tokens{};              // the model's
   // With guidance: the second prompt, and how many tokens it is longer than the first.
   std::vector<std::int32_t> negative{};
   std::int64_t beyond = 0;

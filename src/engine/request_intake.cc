@@ -38,6 +38,7 @@ RequestIntake::RequestIntake(const Tokenizer* tokenizer, const Limits& limits)
 void RequestIntake::complete(OpenRequest& open) {
   Request& request = open.request;
   SamplingParams& params = request.sampling;
+  open.end_tokens = limits_.end_tokens;
   if (tokenizer_ == nullptr) {
     need_tokenizer(!params.stop_strings.empty(), "stop");
     need_tokenizer(!params.banned_strings.empty(), "banned_strings");

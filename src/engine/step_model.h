@@ -33,6 +33,8 @@ struct StepItem {
   std::uint64_t seed = 0;           // for the draws, in place of sampling->seed
   std::int64_t prompt = 0;          // how many of the sequence's ids are not the answer's
   PenaltyCounts* counts = nullptr;  // of the sequence's ids, kept between steps; null: none
+  // The model's, for sampling->ban_end_tokens.
+  std::span<const std::int32_t> end_tokens{};
   // For draft(): what was guessed behind the sequence's ids so far.
   std::span<const std::int32_t> guessed{};
   bool log_probabilities = false;        // of chosen tokens are wanted, from the raw logits

@@ -269,8 +269,7 @@ bool device_sampleable(const SamplingParams& p) {
   constexpr std::size_t kSomeTokens = 4096;  // moving more than this costs more than moving the row
   const bool plain_row = p.logit_bias.size() <= kSomeTokens &&
                          p.banned_tokens.size() <= kSomeTokens && p.allowed_tokens.empty() &&
-                         !p.ban_end_tokens && p.dry_multiplier == 0 && p.repetition_decay == 0 &&
-                         p.cfg_scale == 1;
+                         p.dry_multiplier == 0 && p.repetition_decay == 0 && p.cfg_scale == 1;
   const bool plain_report =
       !p.logprobs || (p.top_logprobs == 0 && !p.logprobs_after && !edits_logits(p));
   if (!plain_row || !plain_report || !p.banned_strings.empty() || p.token_healing) return false;

@@ -245,9 +245,9 @@ void validate(const SamplingParams& params);
 void validate(const SamplingParams& params, std::int64_t vocab);
 
 // Whether a device's sampler (ops/sample.h) gives what the chain gives once there are min_tokens.
-// It knows penalties without decay, biases and bans of a few tokens, temperature, top-k, top-p,
-// min-p, the draw or the argmax, and the log-probability of the chosen token in an unedited row. A
-// request with anything else needs its row on the host.
+// It knows penalties without decay, biases and bans of a few tokens, such as the model's end
+// tokens, temperature, top-k, top-p, min-p, the draw or the argmax, and the log-probability of the
+// chosen token in an unedited row. A request with anything else needs its row on the host.
 bool device_sampleable(const SamplingParams& params);
 
 // Whether stages may change logits.

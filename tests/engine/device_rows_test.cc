@@ -82,6 +82,7 @@ class DeviceRowsTest : public testing::Test {
     };
     if (random_() % 4 == 0) p.logit_bias = {{id(), 3.5}};
     if (random_() % 4 == 0) p.banned_tokens = {id(), id(), static_cast<std::int32_t>(vocab)};
+    p.ban_end_tokens = random_() % 4 == 0;
     return p;
   }
   std::vector<std::int32_t> random_text(std::int64_t vocab, std::size_t tokens) {
@@ -119,18 +120,21 @@ TEST_F(DeviceRowsTest, ChooseWhatTheChainChooses) {
       ASSERT_TRUE(device_sampleable(first) && device_sampleable(second));
       const auto prompt = static_cast<std::int64_t>(random_() % one.ids.size());
       constexpr std::int64_t kPromptOfMany = 5;
+      const std::vector<std::int32_t> end_tokens = random_text(vocab, random_() % 5);
       const std::vector<StepItem> items{{.sequence = &one,
                                          .count = 1,
                                          .logits = LogitRows::kLast,
                                          .sampling = &first,
                                          .seed = first.seed,
-                                         .prompt = prompt},
+                                         .prompt = prompt,
+                                         .end_tokens = end_tokens},
                                         {.sequence = &many,
                                          .count = 3,
                                          .logits = LogitRows::kAll,
                                          .sampling = &second,
                                          .seed = second.seed,
-                                         .prompt = kPromptOfMany}};
+                                         .prompt = kPromptOfMany,
+                                         .end_tokens = end_tokens}};
       std::vector<float> logits;
       for (int r = 0; r < 4; ++r) {
         const std::vector<float> row = random_row(vocab);
@@ -151,7 +155,8 @@ TEST_F(DeviceRowsTest, ChooseWhatTheChainChooses) {
                          .pick({.logits = row,
                                 .history = history,
                                 .position = history.size(),
-                                .generated = length - (r == 0 ? prompt : kPromptOfMany)})
+                                .generated = length - (r == 0 ? prompt : kPromptOfMany),
+                                .end_tokens = end_tokens})
                          .id;
         } catch (const Error&) {
           // All are barred: the row is the host's.

@@ -222,7 +222,7 @@ TEST(SamplingParams, DevicesSampleTheCommonChainOnly) {
   EXPECT_TRUE(device([](P& p) { p.temperature = 0, p.banned_tokens = {1}; }));
   EXPECT_FALSE(device([](P& p) { p.banned_tokens.resize(5000); }));
   EXPECT_FALSE(device([](P& p) { p.allowed_tokens = {1}; }));
-  EXPECT_FALSE(device([](P& p) { p.ban_end_tokens = true; }));
+  EXPECT_TRUE(device([](P& p) { p.ban_end_tokens = true; }));
   EXPECT_TRUE(device([](P& p) { p.min_tokens = 1; }));
   EXPECT_FALSE(device([](P& p) { p.temperature_last = true; }));
   EXPECT_FALSE(device([](P& p) { p.max_temp = 1; }));
