@@ -154,6 +154,7 @@ std::shared_ptr<server::ServedModel> ServedModels::load(const server::LoadOrder&
   args.otherwise.template_variables =
       std::make_shared<const OrderedJson>(parse_template_variables(template_variables));
   args.generates = !embeddings;
+  args.reranks = reranking;
   if (is_first) {
     const std::vector<LoraArgument> folders = lora.arguments();
     for (const AdapterChoice& choice : lora.load(*args.engine)) {

@@ -21,6 +21,7 @@ struct ServedModels {
   std::int64_t parallel = 4;
   bool special_tokens_in_messages = false;
   bool embeddings = false;
+  bool reranking = false;
   std::string pooling;
   std::string folder;
   ByteSize memory;
@@ -58,6 +59,9 @@ struct ServedModels {
        "special tokens that the text of messages spells become tokens; whoever writes a message "
        "may then end it and begin others"});
     v(embeddings, {"--embeddings", "", "only embed texts, and refuse to generate any"});
+    v(reranking, {"--reranking", "",
+                  "answer requests to rerank documents by how similar their embeddings are to the "
+                  "query's"});
     v(pooling, {"--pooling", "KIND", "hidden states that become an embedding: mean, cls or last",
                 "as the model's files say, else last"});
     v.group("Several models");

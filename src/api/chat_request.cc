@@ -40,6 +40,7 @@ constexpr std::array kOwnFields{"messages",
                                 "thinking_token_budget",
                                 "verbosity",
                                 "timings_per_token",
+                                "return_progress",
                                 "verbose",
                                 "echo",
                                 "suffix",
@@ -301,6 +302,7 @@ ChatRequest ChatRequest::read(const OrderedJson& body, const RequestDefaults& ot
   request.separate_reasoning = reads_reasoning_apart(body, otherwise.separate_reasoning);
   request.verbose = read_flag(body, "verbose", otherwise.verbose);
   request.timings_per_token = read_flag(body, "timings_per_token", false);
+  request.return_progress = request.stream && read_flag(body, "return_progress", false);
   request.special_tokens_in_messages = otherwise.special_tokens_in_messages;
   const OrderedJson* tools = given(body, "tools");
   if (tools != nullptr && request.tool_choice.kind != ToolChoice::Kind::kNone) {
@@ -383,6 +385,7 @@ ChatTurn ChatRequest::turn(const ModelText& text, AnswerFormats& formats) const 
   Request request = RequestFields::engine_request(text.tokenizer().encode(
       prompt.text.text, {.add_special = false, .plain = prompt.text.plain}));
   request.continues_prompt = false;
+  request.tell_start = return_progress;
   request.shown_special = format.marks;
   request.constraint = answer_constraint({.format = format.answers,
                                           .start = reading->options.start,

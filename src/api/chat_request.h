@@ -40,6 +40,7 @@ struct ChatRequest : RequestFields {
   bool separate_reasoning = true;  // reasoning_format: otherwise reasoning is content
   bool special_tokens_in_messages = false;
   bool timings_per_token = false;  // a stream tells how fast it is made in every chunk
+  bool return_progress = false;    // a stream tells how far the prompt is
   bool verbose = false;            // the answer tells the prompt
   bool continues_message = false;  // the answer goes on with the last message, an assistant's
   // Further variables of the template: chat_template_kwargs and the fields that stand for some.

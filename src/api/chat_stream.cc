@@ -74,6 +74,10 @@ std::vector<Json> ChatStream::push(const Event& event, const std::vector<AnswerE
   return chunks;
 }
 
+Json ChatStream::empty_chunk(std::int32_t choice) const {
+  return ChatChunk{.index = choice}.json(frame_);
+}
+
 std::optional<Json> ChatStream::usage_chunk() const {
   if (!frame_.include_usage) return std::nullopt;
   return frame_.usage_chunk(usage_);

@@ -27,6 +27,8 @@ class ChatStream {
   // what `reader`, the reader of its choice, has made of the event.
   std::vector<Json> push(const Event& event, const std::vector<AnswerEvent>& news,
                          const ChoiceReader& reader);
+  // Returns a chunk of a choice without news, for a server to add what it has to say.
+  Json empty_chunk(std::int32_t choice) const;
   // Returns the chunk that follows the end of all choices where the request asks for the usage.
   std::optional<Json> usage_chunk() const;
 

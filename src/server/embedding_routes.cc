@@ -19,6 +19,7 @@
 #include "server/embedding_input.h"
 #include "server/keep_alive.h"
 #include "server/request_body.h"
+#include "server/reranking.h"
 #include "server/route_table.h"
 #include "server/routes.h"
 #include "server/slow_work.h"
@@ -241,28 +242,27 @@ void handle_ollama_prompt(ServerState& state, const Call& call) {
         });
 }
 
-// Scores of how well documents fit a query come from a head that is trained for that. The
-// similarity of embeddings is something else, and no model here has such a head.
+// No model here has a head that is trained to score documents. Whoever starts the server may say
+// that the similarity of embeddings will do, which is what models for embeddings are made for.
 void handle_rerank(ServerState& state, const Call& call) {
   const OrderedJson body = call.body();
-  needed_text(body, "query");
-  const OrderedJson* documents = openai::given(body, "documents");
-  if (documents == nullptr) documents = openai::given(body, "texts");
-  const bool are_texts =
-      documents != nullptr && documents->is_array() && !documents->empty() &&
-      std::all_of(documents->begin(), documents->end(), [](const OrderedJson& each) {
-        return each.is_string() ||
-               (each.is_object() && each.contains("text") && each["text"].is_string());
-      });
-  if (!are_texts) {
-    openai::fail_at(ErrorCode::kInvalidArgument, "documents",
-                    "documents should be a list of texts with at least one");
+  RerankRequest asked = RerankRequest::read(body);
+  Wanted wanted;
+  wanted.model = model_for(state, body);
+  if (!wanted.model->reranks()) {
+    throw HttpError(501, "not_supported",
+                    fmt::format("the model '{}' has no head that scores documents, so it cannot "
+                                "rerank; a server with --reranking orders them by their "
+                                "embeddings, and /v1/embeddings gives vectors to compare",
+                                wanted.model->name()));
   }
-  const auto model = model_for(state, body);
-  throw HttpError(501, "not_supported",
-                  fmt::format("the model '{}' has no head that scores documents, so it cannot "
-                              "rerank; /v1/embeddings gives vectors to compare",
-                              model->name()));
+  wanted.input =
+      read_embedding_input(asked.texts(), "documents", wanted.model->engine().tokenizer());
+  embed(
+      state, call, ErrorShape::kOpenAi, std::move(wanted),
+      [to = call.exchange, asked = std::move(asked)](const Wanted& of, const Vectors& vectors) {
+        to->respond(json_response(200, asked.answer(vectors, of.model->name(), of.input.tokens())));
+      });
 }
 
 constexpr StateRoute kEmbeddingRoutes[] = {

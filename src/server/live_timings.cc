@@ -66,6 +66,17 @@ void LiveTimings::add(const Event& event) {
   usage_.accepted_tokens += event.usage.accepted_tokens;
 }
 
+void LiveTimings::follow(const Event& event, const std::function<void()>& on_progress) {
+  if (event.started) {
+    start(*event.started);
+    on_progress();
+  }
+  const bool had_tokens = first_token_.has_value();
+  const std::int64_t before = usage_.prompt_tokens;
+  add(event);
+  if (!had_tokens && usage_.prompt_tokens > before) on_progress();
+}
+
 OrderedJson LiveTimings::progress() const {
   return {{"total", prompt_tokens_},
           {"cache", usage_.cached_tokens},

@@ -1,6 +1,7 @@
 #pragma once
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 
 #include "base/json.h"
@@ -17,9 +18,9 @@ class LiveTimings {
   // The choice is computed from now on; needs Request::tell_start.
   void start(const Admission& admission);
   void add(const Event& event);
-  bool has_tokens() const { return first_token_.has_value(); }
-  // The tokens of the prompt that are computed or were found in the cache.
-  std::int64_t prompt_done() const { return usage_.prompt_tokens; }
+  // Does what start() and add() do with an event, and calls `on_progress` whenever progress() says
+  // something new: what was found in the cache, and then how much is computed.
+  void follow(const Event& event, const std::function<void()>& on_progress);
   // "prompt_progress": how far the prompt is.
   OrderedJson progress() const;
   OrderedJson json() const;

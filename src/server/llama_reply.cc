@@ -145,16 +145,9 @@ OrderedJson LlamaReply::head_of(std::size_t index, const Choice& choice) const {
 // With "return_progress", the first chunk of a choice says what was found in the cache, and further
 // ones how much of the prompt is computed.
 void LlamaReply::tell_progress(std::size_t index, const Event& event, http::Exchange& to) {
-  LiveTimings& timings = choices_.at(index).timings;
-  const bool wanted = asked_.fields.stream && asked_.return_progress;
-  if (event.started) {
-    timings.start(*event.started);
-    if (wanted) send_progress(index, to);
-  }
-  const bool had_tokens = timings.has_tokens();
-  const std::int64_t before = timings.prompt_done();
-  timings.add(event);
-  if (wanted && !had_tokens && timings.prompt_done() > before) send_progress(index, to);
+  choices_.at(index).timings.follow(event, [&] {
+    if (asked_.fields.stream && asked_.return_progress) send_progress(index, to);
+  });
 }
 
 void LlamaReply::send_progress(std::size_t index, http::Exchange& to) {

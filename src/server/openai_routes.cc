@@ -2,6 +2,7 @@
 
 #include <ctime>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -49,8 +50,11 @@ class ChatStreamReply : public ChatReply {
 
   void on_news(const Event& event, const std::vector<AnswerEvent>& news,
                http::Exchange& to) override {
-    timings_.add(event);
+    const std::vector<Json> progress = progress_in(event);
     std::vector<Json> chunks = chunks_.push(event, news, reader(event.choice));
+    // Clients expect the role in the first chunk.
+    const bool begins = !chunks.empty() && begins_answer(chunks.front());
+    chunks.insert(chunks.begin() + (begins ? 1 : 0), progress.begin(), progress.end());
     if (event.finish && !chunks.empty()) chunks.back()["timings"] = Json(timings_.json());
     for (Json& chunk : chunks) {
       if (body_.timings_per_token && !begins_answer(chunk)) {
@@ -74,10 +78,28 @@ class ChatStreamReply : public ChatReply {
   }
 
  private:
+  // Takes the time of an event, and returns the chunks that tell how far the prompt is by it. All
+  // choices share the prompt, and the one that is heard of first tells.
+  std::vector<Json> progress_in(const Event& event) {
+    std::vector<Json> chunks;
+    if (!told_by_) told_by_ = event.choice;
+    if (event.choice != *told_by_) {
+      timings_.add(event);
+      return chunks;
+    }
+    timings_.follow(event, [&] {
+      if (!body_.return_progress) return;
+      chunks.push_back(chunks_.empty_chunk(event.choice));
+      chunks.back()["prompt_progress"] = Json(timings_.progress());
+    });
+    return chunks;
+  }
+
   std::shared_ptr<ServedModel> model_;
   openai::ChatRequest body_;
   openai::ChatStream chunks_;
   LiveTimings timings_;
+  std::optional<std::int32_t> told_by_{};  // the choice that tells how far the prompt is
   SseStream stream_;
 };
 

@@ -35,6 +35,7 @@ class ServedModel {
     std::optional<Pooling> pooling{};       // of embeddings; nothing: the last token
     std::string file{};                     // the name of its folder or file
     bool generates = true;                  // otherwise it only embeds texts
+    bool reranks = false;                   // orders documents by their embeddings
     bool has_seed = false;                  // requests that name no seed have that of `sampling`
   };
   explicit ServedModel(Args args);
@@ -47,6 +48,7 @@ class ServedModel {
   const std::shared_ptr<const ModelCard>& card() const { return card_; }
   ModelMemory memory() const;  // that it was planned to take
   bool generates() const { return args_.generates; }
+  bool reranks() const { return args_.reranks; }
   Pooling pooling() const { return args_.pooling.value_or(Pooling::kLast); }
 
   // What holds for requests that begin now.

@@ -17,6 +17,7 @@
 #include "../engine/tiny_model.h"
 #include "../http/raw_client.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "program.h"
 #include "support/data.h"
 
@@ -240,6 +241,32 @@ TEST(ServeProgram, OnlyEmbedsWhereItIsToldTo) {
     EXPECT_TRUE(refusal.starts_with("501")) << path << ": " << refusal;
     EXPECT_NE(refusal.find("without --embeddings"), refusal.npos) << path << ": " << refusal;
   }
+}
+
+TEST(ServeProgram, RanksDocumentsByTheirEmbeddings) {
+  Running server({"--reranking"});
+  ASSERT_TRUE(server.wait_for("ready")) << server.log();
+  const auto ask = [&](const std::string& members) {
+    const std::string answer =
+        answer_of(server, "/v1/rerank", R"({"query":"a tree",)" + members + "}");
+    EXPECT_TRUE(answer.starts_with("200")) << answer;
+    return Json::parse(answer.substr(answer.find("\r\n\r\n")));
+  };
+  const Json all = ask(R"("documents":["xyz","a tree",{"text":"q"}],"return_documents":true)");
+  ASSERT_EQ(all.at("results").size(), 3u);
+  const Json& best = all["results"][0];
+  EXPECT_EQ(best.at("index"), 1) << "the query itself";
+  EXPECT_NEAR(best.at("relevance_score"), 1, 1e-5);
+  EXPECT_EQ(best.at("document").at("text"), "a tree");
+  EXPECT_GE(all["results"][1].at("relevance_score"), all["results"][2].at("relevance_score"));
+  EXPECT_EQ(all.at("usage").at("prompt_tokens"), 2 * 7 + 4 + 2) << "with <s> before each";
+  EXPECT_EQ(ask(R"("documents":["xyz","a tree"],"top_n":1)").at("results").size(), 1u);
+  const Json list = ask(R"("texts":["xyz","a tree"],"return_text":true)");
+  ASSERT_EQ(list.size(), 2u);
+  EXPECT_EQ(list[0].at("text"), "a tree");
+  EXPECT_NEAR(list[0].at("score"), 1, 1e-5);
+  EXPECT_TRUE(answer_of(server, "/rerank", R"({"query":"q","documents":["a"],"top_n":0})")
+                  .starts_with("400"));
 }
 
 TEST(ServeProgram, HandsVariablesToTheTemplate) {

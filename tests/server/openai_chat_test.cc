@@ -70,6 +70,15 @@ Streamed read_stream(const std::string& body) {
 
 class OpenAiChat : public OpenAiServer {};
 
+// The chunks of a stream of chat completions, without its last line.
+std::vector<Json> chunks_of(const HttpAnswer& answer) {
+  std::vector<Json> chunks;
+  for (const SentEvent& event : sent_events(answer.body)) {
+    if (event.data != "[DONE]") chunks.push_back(Json::parse(event.data));
+  }
+  return chunks;
+}
+
 // llama-server's clients look for these in OpenAI's answers.
 TEST_F(OpenAiChat, AnswersHaveTimings) {
   open();
@@ -83,16 +92,36 @@ TEST_F(OpenAiChat, AnswersHaveTimings) {
         fmt::format(R"(,"max_tokens":5,"ban_eos_token":true,"stream":true,"timings_per_token":{},)"
                     R"("stream_options":{{"include_usage":true}})",
                     per_token);
-    std::vector<Json> chunks;
-    for (const SentEvent& event : sent_events(chat(more).body)) {
-      if (event.data != "[DONE]") chunks.push_back(Json::parse(event.data));
-    }
+    const std::vector<Json> chunks = chunks_of(chat(more));
     ASSERT_GT(chunks.size(), 3u);
     EXPECT_FALSE(chunks.front().contains("timings")) << chunks.front();
     EXPECT_EQ(chunks[1].contains("timings"), per_token) << chunks[1];
     EXPECT_EQ(chunks.back().at("choices"), Json::array());
     EXPECT_EQ(chunks.back().at("timings").at("predicted_n"), 5);
     EXPECT_GT(chunks.back().at("timings").at("predicted_per_second"), 0.0);
+  }
+}
+
+TEST_F(OpenAiChat, StreamsTellHowFarThePromptIs) {
+  open();
+  const std::string members =
+      R"(,"max_tokens":2,"ignore_eos":true,"stream":true,"return_progress":true,"n":2)";
+  for (const bool is_again : {false, true}) {
+    const std::vector<Json> chunks = chunks_of(chat(members));
+    ASSERT_GE(chunks.size(), 3u);
+    EXPECT_EQ(chunks.front().at("choices")[0].at("delta").value("role", ""), "assistant");
+    std::vector<Json> progress;
+    for (const Json& chunk : chunks) {
+      if (chunk.contains("prompt_progress")) progress.push_back(chunk["prompt_progress"]);
+    }
+    ASSERT_GE(progress.size(), 2u) << is_again;
+    EXPECT_EQ(progress.front()["processed"], progress.front()["cache"]);
+    EXPECT_EQ(progress.front()["cache"] > 0, is_again) << progress.front();
+    EXPECT_EQ(progress.back()["processed"], progress.back()["total"]);
+    EXPECT_GT(progress.back()["total"], 0);
+  }
+  for (const Json& chunk : chunks_of(chat(R"(,"max_tokens":2,"stream":true)"))) {
+    EXPECT_FALSE(chunk.contains("prompt_progress")) << chunk;
   }
 }
 
