@@ -13,7 +13,7 @@ struct SelfCalibration {
   std::string source;  // what identifies the model, as ConvertArgs::source
   std::filesystem::path archs = {};
   std::int64_t threads = 0;  // 0: physical cores
-  std::int64_t rows = 0;
+  std::int64_t rows = 0;     // besides those that are held out
   std::int64_t length = 0;  // tokens per row
   std::uint64_t seed = 0;
   std::filesystem::path work;  // the job's folder
