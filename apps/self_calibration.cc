@@ -20,8 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Rows that are written at once. More would need more memory, and a CPU gains little from them.
-constexpr std::int64_t kMostSequences = 16;
+// Rows that are written at once, so that a step reads the weights once for all of them.
+constexpr std::int64_t kMostSequences = 64;
 
 // What the rows depend on.
 Json describe(const SelfCalibration& asked) {
