@@ -1,5 +1,7 @@
 // convert: makes an EXL2 or GPTQ model from a plain one.
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -270,8 +272,18 @@ class ConvertRun {
   Converter converter_;
 };
 
+// A conversion takes and frees matrices of megabytes all the time, which the allocator would give
+// back to the system, to be cleared page by page when they are taken again: 5 % of the time.
+void keep_freed_memory() {
+#ifdef __GLIBC__
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most that it takes
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
+#endif
+}
+
 void convert(ConvertOptions& options) {
   check_options(options);
+  keep_freed_memory();
   const std::vector<double> rates = listed_rates(options);
   for (const double bits : options.out.empty() ? std::vector<double>{} : rates) {
     ConvertRun::check_result(options, result_folder(options, rates.size(), bits), bits);

@@ -11,7 +11,7 @@ namespace bl {
 
 // EXL2 takes these where -hb and -mr are not given.
 inline constexpr std::int64_t kDefaultHeadBits = 6;
-inline constexpr std::int64_t kDefaultMeasureRows = 4;
+inline constexpr std::int64_t kDefaultMeasureRows = 8;
 
 // The options of `convert`. Names are those of the reference's converter where it has the option.
 struct ConvertOptions {
@@ -31,9 +31,9 @@ struct ConvertOptions {
   bool desc_act = false;
   bool natural_order = false;
   bool min_max = false;
-  std::int64_t rows = 32;
+  std::int64_t rows = 64;
   std::optional<std::int64_t> measure_rows;  // kDefaultMeasureRows
-  std::int64_t length = 2048;
+  std::int64_t length = 1024;
   std::uint64_t seed = 0;
   double damping = 0.01;
   std::int64_t sweeps = 2;
@@ -88,7 +88,7 @@ struct ConvertOptions {
       {"-c,--cal_dataset", "FILE[:WEIGHT]", "plain text, .jsonl or .parquet; may be repeated",
        "the model writes rows itself"});
     v(rows, {"-r,--dataset_rows", "N", "rows of calibration; one more for 16 is held out"});
-    v(measure_rows, {"--measurement_rows", "N", "how many of them measuring takes; also -mr", "4"});
+    v(measure_rows, {"--measurement_rows", "N", "how many of them measuring takes; also -mr", "8"});
     v(length, {"-l,--length", "N", "tokens per row"});
     v(seed, {"--seed", "N", "chooses the rows, or what the model writes"});
     v.group("Machine");

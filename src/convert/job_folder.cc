@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "convert/packed_tensors.h"
-#include "format/dequantize.h"
 #include "format/safetensors_writer.h"
 
 namespace bl {
@@ -173,23 +172,14 @@ SafetensorsFile RateFolder::open_part(std::size_t part) const {
   return SafetensorsFile(part_path(part));
 }
 
-std::map<std::string, std::vector<std::uint16_t>> part_rows(const SafetensorsFile& part) {
-  std::map<std::string, std::vector<std::uint16_t>> rows;
+std::map<std::string, WeightMatrix> part_matrices(const SafetensorsFile& part) {
+  std::map<std::string, WeightMatrix> matrices;
   const auto tag = part.metadata().find("format");
   const std::string format = tag == part.metadata().end() ? std::string() : tag->second;
   for (const LinearReport& linear : part_reports(part)) {
-    const WeightMatrix matrix = load_packed(part, linear.key, format);
-    const std::vector<std::uint16_t> halves = dequantize_to_half(matrix);
-    const std::int64_t in = in_features(matrix), out = out_features(matrix);
-    std::vector<std::uint16_t>& to = rows[linear.key];
-    to.resize(halves.size());
-    for (std::int64_t i = 0; i < in; ++i) {
-      for (std::int64_t c = 0; c < out; ++c) {
-        to[static_cast<std::size_t>(c * in + i)] = halves[static_cast<std::size_t>(i * out + c)];
-      }
-    }
+    matrices.emplace(linear.key, load_packed(part, linear.key, format));
   }
-  return rows;
+  return matrices;
 }
 
 std::vector<LinearReport> part_reports(const SafetensorsFile& part) {

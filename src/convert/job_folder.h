@@ -87,8 +87,8 @@ std::string written_rate(const std::filesystem::path& work, const std::filesyste
 void note_written(const std::filesystem::path& work, const std::filesystem::path& result,
                   double bits);
 
-// The weights of the linears of a part as decoded_rows() gives them, by key.
-std::map<std::string, std::vector<std::uint16_t>> part_rows(const SafetensorsFile& part);
+// The linears of a part, by key.
+std::map<std::string, WeightMatrix> part_matrices(const SafetensorsFile& part);
 // What save_part() wrote about each linear.
 std::vector<LinearReport> part_reports(const SafetensorsFile& part);
 

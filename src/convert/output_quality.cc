@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "convert/output_distributions.h"
+#include "convert/packed_tensors.h"
 #include "convert/products.h"
 #include "convert/substitute.h"
 
@@ -177,7 +178,8 @@ double stream_error(const TwoPaths& paths) {
 OutputQuality compare_outputs(ModelPart& ends, Backend& backend, const TwoPaths& paths,
                               const QuantizedLinear* head) {
   Substitutes substitutes(backend);
-  if (head != nullptr) substitutes.add(ends.linears().front(), decoded_rows(head->matrix));
+  if (head != nullptr)
+    substitutes.add(ends.linears().front(), weight_matrix(head->key, head->matrix));
   CallPlan quantized_head;
   quantized_head.substitutes = substitutes.map();
   Products products(backend);

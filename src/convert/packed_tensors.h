@@ -24,6 +24,9 @@ std::int64_t stored_bits(const QuantizedMatrix& matrix);
 // "exl2", "gptq" or "gptq_v2": what a reader must know beside the tensors.
 std::string format_tag(const QuantizedMatrix& matrix);
 
+// The matrix as readers of its format have it, to compute with. Shares nothing with `matrix`.
+WeightMatrix weight_matrix(const std::string& key, const QuantizedMatrix& matrix);
+
 // Reads the tensors of a linear back. An empty tag means EXL2. Throws kNotFound, and kInvalidFile
 // for what is not of this format.
 WeightMatrix load_packed(const TensorSource& source, const std::string& key,

@@ -6,6 +6,7 @@
 #include "convert/correction_guard.h"
 #include "convert/expert_pass.h"
 #include "convert/input_statistics.h"
+#include "convert/packed_tensors.h"
 #include "convert/substitute.h"
 
 namespace bl {
@@ -21,17 +22,25 @@ void add_scaled(const TensorView& to, const TensorView& from, float factor) {
 
 // Returns the wanted x · W for one output of a call that has just run on the original path.
 // `stream`: the residual stream of the quantized path, where the call adds to it.
-Tensor wanted_output(const MatmulArgs& args, const MatmulOutput& output, const TensorView* stream) {
-  Tensor y = copy_of(output.out);
-  if (stream != nullptr) add_scaled(y.view(), *stream, -1.0f);
+Tensor wanted_output(Products& products, const MatmulArgs& args, const TensorView* stream) {
+  const MatmulOutput& output = args.outputs[0];
+  const std::int64_t columns = output.out.columns();
+  Tensor y = make_host_tensor(DType::kF32, {output.out.rows(), columns});
   const float inverse = 1.0f / args.epilogue.multiplier;
   const float* bias = output.bias.empty() ? nullptr : output.bias.as<float>();
-  for (std::int64_t r = 0; r < y.view().rows(); ++r) {
-    float* row = y.view().row<float>(r);
-    for (std::int64_t c = 0; c < y.view().columns(); ++c) {
-      row[c] = (bias != nullptr ? row[c] - bias[c] : row[c]) * inverse;
+  products.parallel(y.view().rows(), 16, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      const float* from = output.out.row<const float>(r);
+      const float* less = stream != nullptr ? stream->row<const float>(r) : nullptr;
+      float* to = y.view().row<float>(r);
+      for (std::int64_t c = 0; c < columns; ++c) {
+        float value = from[c];
+        if (less != nullptr) value -= less[c];
+        if (bias != nullptr) value -= bias[c];
+        to[c] = value * inverse;
+      }
     }
-  }
+  });
   return y;
 }
 
@@ -150,29 +159,30 @@ class BlockQuantizer {
   CallStatistics compare_paths(int call) {
     CallStatistics inputs;
     for (std::size_t i = 0; i < paths_.chunks.size(); ++i) {
-      Tensor original, wanted;
       readers_.clear();
-      advance(i, paths_.original[i], original_inputs_[i], call, [&](int, const MatmulArgs& args) {
-        for (const MatmulOutput& output : args.outputs) {
-          const LinearSite* linear = block_.linear_of(output.weight);
-          if (linear != nullptr) readers_.push_back(linear);
-        }
-        if (readers_.empty()) return;
-        const bool streams = args.outputs[0].out.data == paths_.original[i].view().data;
-        BL_CHECK(streams == args.epilogue.accumulate);
-        if (streams || (readers_.size() == 1 && readers_[0]->out() < readers_[0]->in())) {
-          BL_CHECK(readers_.size() == 1);
-          wanted =
-              wanted_output(args, args.outputs[0], streams ? &paths_.quantized[i].view() : nullptr);
-        } else {
-          original = copy_of(args.x);
-        }
-      });
-      if (readers_.empty()) continue;
       InputStatistics& sums = i < paths_.held_out ? inputs.held_out : inputs.fitted;
-      sums.add(products_, quantized_inputs_[i].x.view(), original.view(), wanted.view());
+      advance(i, paths_.original[i], original_inputs_[i], call,
+              [&](int, const MatmulArgs& args) { compare_call(i, args, sums); });
     }
     return inputs;
+  }
+
+  // Adds what a call of the original path on a chunk says, beside the input of the quantized one.
+  void compare_call(std::size_t chunk, const MatmulArgs& args, InputStatistics& sums) {
+    for (const MatmulOutput& output : args.outputs) {
+      const LinearSite* linear = block_.linear_of(output.weight);
+      if (linear != nullptr) readers_.push_back(linear);
+    }
+    if (readers_.empty()) return;
+    const bool streams = args.outputs[0].out.data == paths_.original[chunk].view().data;
+    BL_CHECK(streams == args.epilogue.accumulate);
+    const TensorView& x = quantized_inputs_[chunk].x.view();
+    if (!streams && (readers_.size() > 1 || readers_[0]->out() >= readers_[0]->in())) {
+      return sums.add(products_, x, args.x, {});
+    }
+    BL_CHECK(readers_.size() == 1);
+    const TensorView* stream = streams ? &paths_.quantized[chunk].view() : nullptr;
+    sums.add(products_, x, {}, wanted_output(products_, args, stream).view());
   }
 
   // Σ xᵀy of a linear with its wanted output y.
@@ -228,7 +238,7 @@ class BlockQuantizer {
                            const Wanted& wanted) {
     LinearRounder::Result rounded =
         rounder_.round(products_, linear.key, hessian, wanted.weights.view());
-    substitutes_.add(linear, decoded_rows(rounded.matrix));
+    substitutes_.add(linear, weight_matrix(linear.key, rounded.matrix));
     return {linear.key, std::move(rounded.matrix), linear.out(), rounded.error, wanted.power};
   }
 
@@ -251,9 +261,9 @@ std::vector<QuantizedLinear> quantize_block(ModelPart& block, Backend& backend, 
 }
 
 void replay_block(ModelPart& block, Backend& backend, TwoPaths& paths,
-                  const std::map<std::string, std::vector<std::uint16_t>>& rows) {
+                  const std::map<std::string, WeightMatrix>& matrices) {
   Substitutes substitutes(backend);
-  for (const LinearSite& linear : block.linears()) substitutes.add(linear, rows.at(linear.key));
+  for (const LinearSite& linear : block.linears()) substitutes.add(linear, matrices.at(linear.key));
   CallPlan plan;
   plan.substitutes = substitutes.map();
   for (std::size_t i = 0; i < paths.chunks.size(); ++i) {

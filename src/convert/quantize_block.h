@@ -47,7 +47,7 @@ std::vector<QuantizedLinear> quantize_block(ModelPart& block, Backend& backend, 
 
 // Moves both paths behind a block whose linears are already quantized.
 void replay_block(ModelPart& block, Backend& backend, TwoPaths& paths,
-                  const std::map<std::string, std::vector<std::uint16_t>>& rows);
+                  const std::map<std::string, WeightMatrix>& matrices);
 
 // Quantizes the head by the final states of the quantized path.
 QuantizedLinear quantize_head(ModelPart& ends, Backend& backend, TwoPaths& paths,

@@ -10,7 +10,7 @@ std::vector<double> quantize_blocks(const BlockLoop& loop, TwoPaths& paths) {
     if (loop.progress) loop.progress(i);
     ModelPart block = ModelPart::block(loop.loader, loop.backend, i);
     if (loop.folder.has_part(i)) {
-      replay_block(block, loop.backend, paths, part_rows(loop.folder.open_part(i)));
+      replay_block(block, loop.backend, paths, part_matrices(loop.folder.open_part(i)));
     } else {
       loop.folder.save_part(i,
                             quantize_block(block, loop.backend, paths, loop.rounder, loop.options));

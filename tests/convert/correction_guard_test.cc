@@ -11,7 +11,7 @@
 namespace bl::test {
 namespace {
 
-constexpr std::int64_t kIn = 32, kOut = 32, kTokens = 400;
+constexpr std::int64_t kIn = 32, kOut = 32, kTokens = 400;  // of every problem
 
 class CorrectionGuardTest : public testing::Test {
  protected:
@@ -40,9 +40,8 @@ class CorrectionGuardTest : public testing::Test {
     Tensor y = zero_matrix(kTokens, kOut), hessian = zero_matrix(kIn, kIn);
     Tensor cross = zero_matrix(kIn, kOut);
     products_.add(y.view(), x.view(), target.view());
-    const Tensor columns = transposed(products_, x.view());
-    products_.add_upper_gram(hessian.view(), columns.view());
-    products_.add(cross.view(), columns.view(), transposed(products_, y.view()).view());
+    products_.add_upper_gram(hessian.view(), x.view());
+    products_.add_outer(cross.view(), x.view(), y.view());
     const CorrectionGuard guard{products_, perm, hessian.view(), cross.view()};
     return guard.kept_share(weights.view(), change.view(), strength);
   }
