@@ -87,7 +87,7 @@ struct ConvertOptions {
     v(calibration,
       {"-c,--cal_dataset", "FILE[:WEIGHT]", "plain text, .jsonl or .parquet; may be repeated",
        "the model writes rows itself"});
-    v(rows, {"-r,--dataset_rows", "N", "rows of calibration; one more for 16 is held out"});
+    v(rows, {"-r,--dataset_rows", "N", "rows of calibration; one more for 32 is held out"});
     v(measure_rows, {"--measurement_rows", "N", "how many of them measuring takes; also -mr", "8"});
     v(length, {"-l,--length", "N", "tokens per row"});
     v(seed, {"--seed", "N", "chooses the rows, or what the model writes"});

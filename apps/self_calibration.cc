@@ -11,7 +11,9 @@
 #include "base/log.h"
 #include "base/sip_hash.h"
 #include "calibration_rows.h"
+#include "convert/eight_bit_model.h"
 #include "convert/job_folder.h"
+#include "engine/host_memory.h"
 #include "model/model_loader.h"
 #include "model_options.h"
 
@@ -27,7 +29,7 @@ constexpr std::int64_t kMostSequences = 64;
 Json describe(const SelfCalibration& asked) {
   SipHash model;
   model.update(asked.source);
-  return {{"version", 2},
+  return {{"version", 3},
           {"model", model.finish().hex()},
           {"rows", asked.rows},
           {"length", asked.length},
@@ -124,11 +126,26 @@ void keep(const SelfCalibration& asked, const GeneratedRows& generated) {
   write_file_atomically(kept_path(asked), json_text(kept) + "\n");
 }
 
+// The model that writes: a copy with 8 bits, which takes a third of the time less, unless memory is
+// so short that the copy and what a session makes of it would fill half of it.
+std::shared_ptr<const OpenedModel> writing_model(const SelfCalibration& asked) {
+  auto model = std::make_shared<OpenedModel>(asked.model);
+  std::uint64_t weights = 0;
+  for (const std::string& name : asked.model.files.source->names()) {
+    const TensorInfo* info = asked.model.files.source->find(name);
+    weights += static_cast<std::uint64_t>(info->shape.elements());
+  }
+  if (2 * weights > available_host_memory() / 2) return model;
+  const std::unique_ptr<Backend> backend =
+      open_backend("cpu", {.threads = static_cast<int>(asked.threads)});
+  model->files = eight_bit_model(*backend, asked.model.files, asked.archs);
+  return model;
+}
+
 // Loads the model for rows of `length` tokens: for as many at once as memory has room for.
 std::unique_ptr<ModelSession> load(const SelfCalibration& asked, std::int64_t length) {
   SessionOptions options;
-  // The session does not outlive the caller's model.
-  options.opened = std::shared_ptr<const OpenedModel>(std::shared_ptr<void>(), &asked.model);
+  options.opened = writing_model(asked);
   options.backend = "cpu";
   options.threads = static_cast<int>(asked.threads);
   options.archs = asked.archs;

@@ -156,7 +156,7 @@ std::int64_t tokens_in(const std::vector<std::vector<std::int32_t>>& rows) {
 std::int64_t Calibration::tokens() const { return tokens_in(rows); }
 std::int64_t Calibration::held_out_tokens() const { return tokens_in(held_out); }
 
-std::int64_t held_out_beside(std::int64_t rows) { return std::max<std::int64_t>(1, rows / 16); }
+std::int64_t held_out_beside(std::int64_t rows) { return std::max<std::int64_t>(1, rows / 32); }
 
 Calibration read_calibration(const CalibrationArgs& args) {
   Calibration result;

@@ -26,7 +26,7 @@ struct Calibration {
   std::int64_t held_out_tokens() const;
 };
 
-// How many rows are held out beside `rows` others: one for every sixteen, and at least one.
+// How many rows are held out beside `rows` others: one for every 32, and at least one.
 std::int64_t held_out_beside(std::int64_t rows);
 
 // A file of text and its share of the rows.

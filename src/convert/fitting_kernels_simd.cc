@@ -17,14 +17,8 @@ const Floats& at(const float* p) { return *reinterpret_cast<const Floats*>(p); }
 Doubles& at(double* p) { return *reinterpret_cast<Doubles*>(p); }
 const Doubles& at(const double* p) { return *reinterpret_cast<const Doubles*>(p); }
 
-// A register block: kBlockRows rows of a and kBlockVectors vectors of b.
-#if defined(__AVX512F__)
-constexpr int kBlockRows = 8, kBlockVectors = 3;
-#elif defined(__AVX2__)
-constexpr int kBlockRows = 6, kBlockVectors = 1;
-#else
-constexpr int kBlockRows = 3, kBlockVectors = 1;
-#endif
+// A register block: rows of a and vectors of b, as many as the instruction set has registers for.
+constexpr int kBlockRows = BL_BLOCK_ROWS, kBlockVectors = BL_BLOCK_VECTORS;
 static_assert(kOuterColumns % (kBlockVectors * kLanes) == 0);
 
 // Some tokens of an OuterSum, with the columns of b that begin at `column` side by side.

@@ -1,7 +1,5 @@
 #include "convert/packed_tensors.h"
 
-#include <map>
-
 #include "base/error.h"
 #include "convert/planned_model.h"
 #include "format/exl2.h"
@@ -52,42 +50,34 @@ void add_tensors(const GptqRounded& matrix, TensorList& list) {
   list.add(".g_idx", DType::kI32, {std::ssize(tensors.g_idx)}, tensors.g_idx);
 }
 
-// The tensors of one linear, to load it from memory.
-class PackedSource : public TensorSource {
- public:
-  explicit PackedSource(std::vector<PackedTensor> tensors) {
-    for (PackedTensor& tensor : tensors) {
-      TensorInfo info{tensor.plan.dtype, {}, "the conversion"};
-      for (const std::int64_t size : tensor.plan.shape) info.shape.append(size);
-      const std::string name = tensor.plan.name;
-      tensors_[name] = {info, std::make_shared<PackedTensor>(std::move(tensor))};
-    }
-  }
-  const TensorInfo* find(std::string_view name) const override {
-    const auto found = tensors_.find(name);
-    return found != tensors_.end() ? &found->second.info : nullptr;
-  }
-  std::vector<std::string> names() const override {
-    std::vector<std::string> names;
-    for (const auto& [name, held] : tensors_) names.push_back(name);
-    return names;
-  }
-  HostArray read(std::string_view name) const override {
-    const auto found = tensors_.find(name);
-    if (found == tensors_.end()) fail(ErrorCode::kNotFound, "there is no tensor {}", name);
-    const Held& held = found->second;
-    return {view_of(held.tensor->bytes.data(), held.info.dtype, held.info.shape), held.tensor};
-  }
-
- private:
-  struct Held {
-    TensorInfo info;
-    std::shared_ptr<PackedTensor> tensor;
-  };
-  std::map<std::string, Held, std::less<>> tensors_;
-};
-
 }  // namespace
+
+PackedSource::PackedSource(std::vector<PackedTensor> tensors) {
+  for (PackedTensor& tensor : tensors) {
+    TensorInfo info{tensor.plan.dtype, {}, "the conversion"};
+    for (const std::int64_t size : tensor.plan.shape) info.shape.append(size);
+    const std::string name = tensor.plan.name;
+    tensors_[name] = {info, std::make_shared<PackedTensor>(std::move(tensor))};
+  }
+}
+
+const TensorInfo* PackedSource::find(std::string_view name) const {
+  const auto found = tensors_.find(name);
+  return found != tensors_.end() ? &found->second.info : nullptr;
+}
+
+std::vector<std::string> PackedSource::names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, held] : tensors_) names.push_back(name);
+  return names;
+}
+
+HostArray PackedSource::read(std::string_view name) const {
+  const auto found = tensors_.find(name);
+  if (found == tensors_.end()) fail(ErrorCode::kNotFound, "there is no tensor {}", name);
+  const Held& held = found->second;
+  return {view_of(held.tensor->bytes.data(), held.info.dtype, held.info.shape), held.tensor};
+}
 
 WeightMatrix weight_matrix(const std::string& key, const QuantizedMatrix& matrix) {
   return load_packed(PackedSource(packed_tensors(key, matrix)), key, format_tag(matrix));

@@ -107,13 +107,13 @@ TEST_F(CalibrationTest, HoldsRowsOut) {
   for (int i = 0; i < 2000; ++i) text += (i * i * i) % 11 < 5 ? "a " : "b ";
   const auto file = write("c.txt", text);
   EXPECT_EQ(held_out_beside(1), 1);
-  EXPECT_EQ(held_out_beside(32), 2);
-  const Calibration some = read({{file}}, 32, 7);
-  EXPECT_EQ(some.rows.size(), 32u);
+  EXPECT_EQ(held_out_beside(64), 2);
+  const Calibration some = read({{file}}, 64, 7);
+  EXPECT_EQ(some.rows.size(), 64u);
   EXPECT_EQ(some.held_out.size(), 2u);
   EXPECT_EQ(some.held_out_tokens(), 16);
-  EXPECT_EQ(some.held_out, read({{file}}, 32, 7).held_out);
-  EXPECT_NE(some.held_out, read({{file}}, 32, 8).held_out);
+  EXPECT_EQ(some.held_out, read({{file}}, 64, 7).held_out);
+  EXPECT_NE(some.held_out, read({{file}}, 64, 8).held_out);
   // All rows of a file: each is there once, on one side.
   const auto ids = tokenizer_->encode(words("a", 64) + words("b", 8), {.add_special = false});
   const auto other = write("d.txt", words("a", 64) + words("b", 8));
