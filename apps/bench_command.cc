@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/progress.h"
+#include "base/seconds_since.h"
 #include "cache/kv_cache.h"
 #include "command.h"
 #include "engine/host_memory.h"
@@ -31,10 +32,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::int64_t kDecodeDepth = 128;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 struct BenchOptions {
   ModelOptions model;

@@ -47,6 +47,7 @@ Command detokenize_command();
 Command template_command();
 Command eval_ppl_command();
 Command eval_kld_command();
+Command eval_compare_command();
 Command bench_serve_command();
 Command bench_command();
 Command inspect_command();

@@ -1,5 +1,7 @@
 // convert: makes an EXL2 or GPTQ model from a plain one.
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -18,13 +20,12 @@
 #include "companion_files.h"
 #include "convert/converter.h"
 #include "convert/rate_choice.h"
-#include "convert/report_page.h"
 #include "convert_options.h"
 #include "convert_plan.h"
 #include "convert_rates.h"
+#include "convert_results.h"
 #include "engine/open_model.h"
 #include "gptq_conversion.h"
-#include "results.h"
 #include "self_calibration.h"
 #include "usage_error.h"
 
@@ -90,7 +91,9 @@ void check_options(const ConvertOptions& options) {
   } else if (options.format != "exl2") {
     fail_usage("--format: '{}' should be exl2, gptq or gptq_v2", options.format);
   }
-  if (options.measure_rows < 1) fail_usage("-mr: {} should be 1 or more", options.measure_rows);
+  if (options.measure_rows.value_or(1) < 1) {
+    fail_usage("-mr: {} should be 1 or more", *options.measure_rows);
+  }
   if (!options.report.empty()) check_output_file("--report", options.report);
   if (only_measures) check_output_file("-om", options.output_measurement);
 }
@@ -124,8 +127,9 @@ Calibration calibrate(const ConvertOptions& options, const OpenedModel& model) {
 }
 
 void print_calibration(const ConvertOptions& options, const Calibration& calibration) {
-  log_info("calibration: {} rows, {} tokens (seed {})", calibration.rows.size(),
-           calibration.tokens(), options.seed);
+  log_info("calibration: {} rows, {} tokens (seed {}); held out: {} rows, {} tokens",
+           calibration.rows.size(), calibration.tokens(), options.seed, calibration.held_out.size(),
+           calibration.held_out_tokens());
   for (const std::string& source : calibration.sources) log_info("  {}", source);
 }
 
@@ -174,7 +178,7 @@ class ConvertRun {
       limit = limit_of(options_, args_, converter_);
       check_limit(converter_.linears(), *limit);
     }
-    plan_conversion(options_, converter_, args_.calibration, planned(rates, limit));
+    plan_conversion(options_, converter_, args_.job.calibration, planned(rates, limit));
     converter_.measure();
     if (only_measures) return write_measurement();
     if (limit) {
@@ -183,18 +187,12 @@ class ConvertRun {
       check_result(rates[0], 1);
     }
     for (const double bits : rates) converter_.plan(bits);  // all can be reached
-    std::vector<ConvertReport> reports;
-    Json results = Json::array();
+    ConvertResults results(options_);
     for (const double bits : rates) {
       const fs::path result = result_folder(options_, rates.size(), bits);
-      reports.push_back(make(bits, result));
-      show(reports.back(), result, results);
+      results.add(make(bits, result), result);
     }
-    if (options_.json) write_json({{"results", std::move(results)}});
-    if (options_.report.empty()) return;
-    const std::string name = fs::path(normalized_folder(options_.in)).filename().string();
-    write_file_atomically(options_.report, report_page(name, reports));
-    log_info("report: {}", options_.report);
+    results.finish();
   }
 
   // Throws where the model of a rate may not be written.
@@ -268,23 +266,24 @@ class ConvertRun {
     return report;
   }
 
-  void show(const ConvertReport& report, const fs::path& result, Json& results) const {
-    const std::string warning = perplexity_warning(report);
-    if (!warning.empty()) log_warning("{}: {}", rate_name(report.target_bits), warning);
-    if (!options_.json) return write_result(to_text(report, result.string()));
-    Json entry = to_json(report);
-    entry["folder"] = result.string();
-    results.push_back(std::move(entry));
-  }
-
   const ConvertOptions& options_;
   const OpenedModel& model_;
   const ConvertArgs& args_;
   Converter converter_;
 };
 
+// A conversion takes and frees matrices of megabytes all the time, which the allocator would give
+// back to the system, to be cleared page by page when they are taken again: 5 % of the time.
+void keep_freed_memory() {
+#ifdef __GLIBC__
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most that it takes
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
+#endif
+}
+
 void convert(ConvertOptions& options) {
   check_options(options);
+  keep_freed_memory();
   const std::vector<double> rates = listed_rates(options);
   for (const double bits : options.out.empty() ? std::vector<double>{} : rates) {
     ConvertRun::check_result(options, result_folder(options, rates.size(), bits), bits);
@@ -296,24 +295,25 @@ void convert(ConvertOptions& options) {
   const std::unique_ptr<Backend> backend =
       open_backend("cpu", {.threads = static_cast<int>(options.threads)});
   PhaseProgress progress;
+  const ConversionJob job{.backend = *backend,
+                          .files = model.files,
+                          .archs = options.archs,
+                          .calibration = calibration,
+                          .work = options.work,
+                          .restart = options.no_resume,
+                          .quantize = {.damping = options.damping,
+                                       .sweeps = static_cast<int>(options.sweeps),
+                                       .correction = options.correction},
+                          .source = identity_of(model),
+                          .progress = std::ref(progress)};
   if (options.format != "exl2") {
-    return convert_to_gptq({options, model, calibration, *backend, normalized_folder(options.out),
-                            identity_of(model), std::ref(progress)});
+    return convert_to_gptq({options, model, job, normalized_folder(options.out)});
   }
-  const ConvertArgs args{.backend = *backend,
-                         .files = model.files,
-                         .archs = options.archs,
-                         .calibration = calibration,
-                         .work = options.work,
-                         .restart = options.no_resume,
-                         .measurement = options.measurement,
-                         .head_bits = static_cast<int>(options.head_bits),
-                         .measure_rows = std::min(options.measure_rows, options.rows),
-                         .quantize = {.damping = options.damping,
-                                      .sweeps = static_cast<int>(options.sweeps),
-                                      .correction = options.correction},
-                         .source = identity_of(model),
-                         .progress = std::ref(progress)};
+  const ConvertArgs args{
+      .job = job,
+      .measurement = options.measurement,
+      .head_bits = static_cast<int>(options.head_bits.value_or(kDefaultHeadBits)),
+      .measure_rows = std::min(options.measure_rows.value_or(kDefaultMeasureRows), options.rows)};
   ConvertRun(options, model, args).run(rates);
 }
 

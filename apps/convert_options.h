@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -7,6 +8,10 @@
 #include "model_flags.h"
 
 namespace bl {
+
+// EXL2 takes these where -hb and -mr are not given.
+inline constexpr std::int64_t kDefaultHeadBits = 6;
+inline constexpr std::int64_t kDefaultMeasureRows = 8;
 
 // The options of `convert`. Names are those of the reference's converter where it has the option.
 struct ConvertOptions {
@@ -20,15 +25,15 @@ struct ConvertOptions {
   ByteSize vram;
   std::int64_t context = 0;
   std::string cache;
-  std::int64_t head_bits = 6;
+  std::optional<std::int64_t> head_bits;  // kDefaultHeadBits
   std::int64_t group_size = 128;
   bool asym = false;
   bool desc_act = false;
   bool natural_order = false;
   bool min_max = false;
-  std::int64_t rows = 32;
-  std::int64_t measure_rows = 4;
-  std::int64_t length = 2048;
+  std::int64_t rows = 64;
+  std::optional<std::int64_t> measure_rows;  // kDefaultMeasureRows
+  std::int64_t length = 1024;
   std::uint64_t seed = 0;
   double damping = 0.01;
   std::int64_t sweeps = 2;
@@ -67,7 +72,7 @@ struct ConvertOptions {
     v(vram, {"--vram", "SIZE", "in place of -b: the most bits that fit a card, with --ctx"});
     v(context, {"--ctx", "N", "tokens of context that --vram leaves room for", "the model's"});
     v(cache, {"--cache", "TYPE", cache_help(), "fp16"});
-    v(head_bits, {"--head_bits", "N", "width of the head: 2, 3, 4, 5, 6 or 8; also -hb"});
+    v(head_bits, {"--head_bits", "N", "width of the head: 2, 3, 4, 5, 6 or 8; also -hb", "6"});
     v(damping, {"--damping", "X", "added to Hessians, relative to their mean diagonal"});
     v(sweeps, {"--sweeps", "N", "passes that improve codes and scales after rounding"});
     v(correction, {"--correction", "X", "how much of earlier errors is corrected, 0 to 1"});
@@ -82,8 +87,8 @@ struct ConvertOptions {
     v(calibration,
       {"-c,--cal_dataset", "FILE[:WEIGHT]", "plain text, .jsonl or .parquet; may be repeated",
        "the model writes rows itself"});
-    v(rows, {"-r,--dataset_rows", "N", "rows of calibration"});
-    v(measure_rows, {"--measurement_rows", "N", "how many of them measuring takes; also -mr"});
+    v(rows, {"-r,--dataset_rows", "N", "rows of calibration; one more for 32 is held out"});
+    v(measure_rows, {"--measurement_rows", "N", "how many of them measuring takes; also -mr", "8"});
     v(length, {"-l,--length", "N", "tokens per row"});
     v(seed, {"--seed", "N", "chooses the rows, or what the model writes"});
     v.group("Machine");

@@ -21,10 +21,10 @@ std::uint64_t card_bytes(const ConvertOptions& options, const ConvertArgs& args,
                          const Converter& converter, Backend& planner,
                          std::span<const PlannedMatrix> matrices) {
   LoadOptions load;
-  load.archs = args.archs;
+  load.archs = args.job.archs;
   load.spec.context = options.context;
-  const ModelFiles files =
-      hollow_model(args.files, planned_tensors(args.files, converter.loader(), matrices), matrices);
+  const ModelFiles files = hollow_model(
+      args.job.files, planned_tensors(args.job.files, converter.loader(), matrices), matrices);
   const ModelLoader loader(planner, files, load);
   SessionOptions session;
   session.context = loader.spec().context;
@@ -69,7 +69,7 @@ std::uint64_t shard_bytes_of(const ConvertOptions& options) {
 
 std::uint64_t file_bytes_of(const ConvertOptions& options, const ConvertArgs& args,
                             const Converter& converter, std::span<const PlannedMatrix> matrices) {
-  return ShardWriter({}, planned_tensors(args.files, converter.loader(), matrices),
+  return ShardWriter({}, planned_tensors(args.job.files, converter.loader(), matrices),
                      exl2_shards(shard_bytes_of(options)))
       .file_bytes();
 }

@@ -1,12 +1,9 @@
 #pragma once
 #include <filesystem>
-#include <functional>
-#include <string>
 
-#include "convert/calibration.h"
+#include "convert/conversion_source.h"
 #include "convert_options.h"
 #include "engine/open_model.h"
-#include "ops/backend.h"
 
 namespace bl {
 
@@ -14,11 +11,8 @@ namespace bl {
 struct GptqConversion {
   const ConvertOptions& options;
   const OpenedModel& model;
-  const Calibration& calibration;
-  Backend& backend;
+  const ConversionJob& job;
   std::filesystem::path target;  // the folder of the converted model
-  std::string source;            // identifies the model's files
-  std::function<void(const std::string& phase, std::int64_t done, std::int64_t total)> progress;
 };
 
 // Throws a usage error for options that do not go with GPTQ.

@@ -104,9 +104,10 @@ bool OptionParser::parse(std::span<const std::string> words) {
       }
       return true;
     };
+    const bool takes_many = entry.is_repeatable && is_positional(entry.about);
     app.add_option(entry.about.flag, assign_all)
         ->type_size(1)
-        ->expected(1)
+        ->expected(takes_many ? -1 : 1)
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   }
   std::vector<std::string> reversed(words.rbegin(), words.rend());

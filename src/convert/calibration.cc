@@ -132,7 +132,7 @@ std::vector<std::int64_t> shares(const std::vector<CalibrationFile>& files, std:
   return counts;
 }
 
-// Chooses `count` of [0, all) without repetition, in rising order.
+// Chooses `count` of [0, all) without repetition.
 std::vector<std::int64_t> draw(std::int64_t all, std::int64_t count, std::mt19937_64& random) {
   std::vector<std::int64_t> numbers(static_cast<std::size_t>(all));
   std::iota(numbers.begin(), numbers.end(), 0);
@@ -142,38 +142,45 @@ std::vector<std::int64_t> draw(std::int64_t all, std::int64_t count, std::mt1993
               numbers[static_cast<std::size_t>(i) + random() % left]);
   }
   numbers.resize(static_cast<std::size_t>(count));
-  std::sort(numbers.begin(), numbers.end());
   return numbers;
 }
 
-}  // namespace
-
-std::int64_t Calibration::tokens() const {
+std::int64_t tokens_in(const std::vector<std::vector<std::int32_t>>& rows) {
   std::int64_t sum = 0;
   for (const auto& row : rows) sum += std::ssize(row);
   return sum;
 }
 
+}  // namespace
+
+std::int64_t Calibration::tokens() const { return tokens_in(rows); }
+std::int64_t Calibration::held_out_tokens() const { return tokens_in(held_out); }
+
+std::int64_t held_out_beside(std::int64_t rows) { return std::max<std::int64_t>(1, rows / 32); }
+
 Calibration read_calibration(const CalibrationArgs& args) {
   Calibration result;
   std::mt19937_64 random(args.seed);
   const std::vector<std::int64_t> counts = shares(args.files, args.rows);
+  const std::vector<std::int64_t> held_out = shares(args.files, held_out_beside(args.rows));
   for (std::size_t i = 0; i < args.files.size(); ++i) {
     const std::filesystem::path& path = args.files[i].path;
     const std::vector<std::int32_t> ids = tokens_of(args, path);
     const std::int64_t whole = std::ssize(ids) / args.length;
-    if (whole < counts[i]) {
+    if (whole < counts[i] + held_out[i]) {
       fail(ErrorCode::kInvalidArgument,
-           "{} has {} tokens, which make {} rows of {}; its share is {} rows: give more text, a "
-           "smaller weight, or fewer or shorter rows (-r, -l)",
-           path.string(), ids.size(), whole, args.length, counts[i]);
+           "{} has {} tokens, which make {} rows of {}; its share is {} rows and {} held out: give "
+           "more text, a smaller weight, or fewer or shorter rows (-r, -l)",
+           path.string(), ids.size(), whole, args.length, counts[i], held_out[i]);
     }
-    for (const std::int64_t row : draw(whole, counts[i], random)) {
+    std::int64_t left = held_out[i];
+    for (const std::int64_t row : draw(whole, counts[i] + held_out[i], random)) {
       const auto begin = ids.begin() + row * args.length;
-      result.rows.emplace_back(begin, begin + args.length);
+      (left-- > 0 ? result.held_out : result.rows).emplace_back(begin, begin + args.length);
     }
-    result.sources.push_back(
-        fmt::format("{}: {} rows of {} tokens", path.filename().string(), counts[i], args.length));
+    result.sources.push_back(fmt::format("{}: {} rows of {} tokens, and {} held out",
+                                         path.filename().string(), counts[i], args.length,
+                                         held_out[i]));
     result.dataset += (i == 0 ? "" : ", ") + path.filename().string();
   }
   // Interleaved, so that the first rows, which measuring takes, are of all sources.

@@ -4,15 +4,15 @@
 
 namespace bl {
 
-LoadOptions conversion_load_options(const std::filesystem::path& archs) {
+LoadOptions load_options_of(const ConversionJob& job) {
   LoadOptions options;
-  options.archs = archs;
+  options.archs = job.archs;
   return options;
 }
 
 void check_conversion_source(const ModelLoader& loader, const Calibration& calibration) {
-  if (calibration.rows.empty()) {
-    fail(ErrorCode::kInvalidArgument, "there are no calibration rows");
+  if (calibration.rows.empty() || calibration.held_out.empty()) {
+    fail(ErrorCode::kInvalidArgument, "there are no calibration rows, or none that are held out");
   }
   if (!loader.spec().runs_each_once()) {
     fail(ErrorCode::kUnsupported, "a model with a layer map cannot be converted");
@@ -21,19 +21,25 @@ void check_conversion_source(const ModelLoader& loader, const Calibration& calib
 
 Hash128 hash_of(const Calibration& calibration) {
   SipHash hash;
-  for (const auto& row : calibration.rows) {
-    hash.update(static_cast<std::uint64_t>(row.size()));
-    hash.update(std::as_bytes(std::span(row)));
+  for (const auto* rows : {&calibration.held_out, &calibration.rows}) {
+    hash.update(static_cast<std::uint64_t>(rows->size()));
+    for (const auto& row : *rows) {
+      hash.update(static_cast<std::uint64_t>(row.size()));
+      hash.update(std::as_bytes(std::span(row)));
+    }
   }
   return hash.finish();
 }
 
 TwoPaths start_paths(ModelPart& ends, const Calibration& calibration) {
   TwoPaths paths;
-  for (const auto& row : calibration.rows) {
-    paths.chunks.emplace_back(std::span(&row, 1));
-    paths.original.push_back(ends.embed(paths.chunks.back()));
-    paths.quantized.push_back(ends.embed(paths.chunks.back()));
+  paths.held_out = calibration.held_out.size();
+  for (const auto* rows : {&calibration.held_out, &calibration.rows}) {
+    for (const auto& row : *rows) {
+      paths.chunks.emplace_back(std::span(&row, 1));
+      paths.original.push_back(ends.embed(paths.chunks.back()));
+      paths.quantized.push_back(ends.embed(paths.chunks.back()));
+    }
   }
   return paths;
 }

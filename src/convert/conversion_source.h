@@ -1,19 +1,40 @@
 #pragma once
 // What conversions to all formats have in common before the first block.
 
+#include <filesystem>
+#include <functional>
+#include <string>
+
 #include "base/sip_hash.h"
 #include "convert/calibration.h"
 #include "convert/quantize_block.h"
+#include "model/model_files.h"
 
 namespace bl {
 
-// How the source is loaded. `archs`: folder of further architectures; empty: none.
-LoadOptions conversion_load_options(const std::filesystem::path& archs);
+// What a conversion to any format is given.
+struct ConversionJob {
+  Backend& backend;
+  const ModelFiles& files;
+  std::filesystem::path archs = {};  // folder of further architectures; empty: none
+  const Calibration& calibration;
+  std::filesystem::path work;  // the job's folder
+  bool restart = false;        // whether the job in it is discarded
+  QuantizeOptions quantize = {};
+  // What identifies the source beside its options, such as names, sizes and times of files.
+  std::string source = {};
+  // Called with the phase ("measure", "quantize 4.0bpw"), and steps done and in all; may throw to
+  // interrupt, which leaves a job that can be continued.
+  std::function<void(const std::string& phase, std::int64_t done, std::int64_t total)> progress =
+      {};
+};
+
+LoadOptions load_options_of(const ConversionJob& job);
 
 // Throws kInvalidArgument and kUnsupported where nothing can be converted.
 void check_conversion_source(const ModelLoader& loader, const Calibration& calibration);
 
-// Changes with every token and every end of a row.
+// Changes with every token, with every end of a row, and with what is held out.
 Hash128 hash_of(const Calibration& calibration);
 
 // Both paths of all rows at the entry of the first block; each row is a chunk.

@@ -2,27 +2,22 @@
 
 #include <algorithm>
 #include <chrono>
-#include <functional>
+#include <iterator>
 
+#include "base/seconds_since.h"
+#include "convert/measure_model.h"
+#include "convert/output_quality.h"
 #include "convert/rounding.h"
 
 namespace bl {
 namespace {
 
-// The roundings of each linear that measure_model() makes, and the positions of its variants.
-constexpr double kMeasuredRoundings = 8.0;
-constexpr double kTrialTokens = 256.0;
-// The positions whose logits Converter compares at the end.
-constexpr double kComparedTokens = 2048.0;
-constexpr double kCurves = 18.0;         // in measurement.json, each with in / 32 numbers
+// The roundings of each linear that measure_model() makes.
+constexpr double kMeasuredRoundings = std::size(kMeasuredWidths) + std::size(kOtherGroupSizes);
+// The curves of a linear in measurement.json, each with in / 32 numbers.
+constexpr double kCurves = std::size(kMeasuredWidths) * (1 + std::size(kOtherGroupSizes));
 constexpr double kNumberBytes = 22.0;    // of one of them as text
 constexpr std::uint64_t kMatrices = 10;  // F32 copies of a linear that rounding holds at most
-
-double seconds_of(const std::function<void()>& work) {
-  const auto start = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 // What this machine does in a second.
 struct Speed {
@@ -45,16 +40,17 @@ Speed trial(Backend& backend) {
   const Tensor a = ramp_matrix(kSide, kSide), sum = zero_matrix(kSide, kSide);
   products.add(sum.view(), a.view(), a.view());  // the first one also takes memory
   Speed speed;
-  speed.flops = 2.0 * kSide * kSide * kSide /
-                std::max(seconds_of([&] { products.add(sum.view(), a.view(), a.view()); }), 1e-9);
+  auto start = std::chrono::steady_clock::now();
+  products.add(sum.view(), a.view(), a.view());
+  speed.flops = 2.0 * kSide * kSide * kSide / std::max(seconds_since(start), 1e-9);
   const Tensor wanted = ramp_matrix(kIn, kOut), h = zero_matrix(kIn, kIn);
   for (std::int64_t i = 0; i < kIn; ++i) {
     h.view().row<float>(i)[i] = 1.0f + static_cast<float>(kIn - i);
   }
   const OrderedHessian hessian = order_hessian(products, h.view(), 1, 0.01);
-  const double seconds = seconds_of(
-      [&] { Rounding(products, hessian, wanted.view()).run(uniform_groups(4, 64, kIn), 0); });
-  speed.weights = kIn * kOut / std::max(seconds, 1e-9);
+  start = std::chrono::steady_clock::now();
+  Rounding(products, hessian, wanted.view()).run(uniform_groups(4, 64, kIn), 0);
+  speed.weights = kIn * kOut / std::max(seconds_since(start), 1e-9);
   return speed;
 }
 
@@ -97,7 +93,7 @@ std::uint64_t memory_of(const EstimateArgs& args, const Sizes& sizes) {
   const std::uint64_t rounding = 4 * (kMatrices * sizes.matrix + 4 * sizes.side * sizes.side);
   const std::uint64_t linears = args.linears.size() - 1;
   const auto head = static_cast<std::uint64_t>(sizes.head);
-  const auto variants = linears * static_cast<std::uint64_t>(kTrialTokens) * 4 * hidden;
+  const auto variants = linears * static_cast<std::uint64_t>(kSensitivityTokens) * 4 * hidden;
   const std::uint64_t measuring = static_cast<std::uint64_t>(args.measured_tokens) * 4 * hidden +
                                   variants + block + rounding + ends;
   // Both paths, and the inputs of the next linear on both.
@@ -121,7 +117,7 @@ ConvertEstimate estimate_conversion(const EstimateArgs& args) {
   ConvertEstimate estimate;
   // A variant runs from its own block to the end: through half of the blocks on average.
   const double variants =
-      linears * kTrialTokens * 2.0 * (0.5 * sizes.weights + sizes.head) / speed.flops;
+      linears * kSensitivityTokens * 2.0 * (0.5 * sizes.weights + sizes.head) / speed.flops;
   estimate.measure_seconds =
       kMeasuredRoundings * rounding + pass(static_cast<double>(args.measured_tokens)) + variants;
   // Each sweep goes over a linear as rounding does; both paths run twice, and inputs are correlated
@@ -130,7 +126,7 @@ ConvertEstimate estimate_conversion(const EstimateArgs& args) {
                       static_cast<double>(args.linears.back().in) * sizes.head / speed.flops;
   estimate.rate_seconds = (1.0 + args.sweeps) * (rounding + head) +
                           4.0 * pass(static_cast<double>(args.tokens)) +
-                          4.0 * kComparedTokens * sizes.head / speed.flops;
+                          2.0 * 2.0 * kComparedPositions * sizes.head / speed.flops;
   estimate.memory = memory_of(args, sizes);
   estimate.measurement_bytes =
       static_cast<std::uint64_t>(static_cast<double>(sizes.slots) / 32.0 * kCurves * kNumberBytes);

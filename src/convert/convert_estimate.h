@@ -20,7 +20,7 @@ struct EstimateArgs {
   const ModelLoader& loader;
   Backend& backend;
   std::span<const PlannedMatrix> linears;  // of the blocks, then the head
-  std::int64_t tokens = 0;                 // of the calibration
+  std::int64_t tokens = 0;                 // of the calibration, with those held out
   std::int64_t measured_tokens = 0;        // of the rows that measuring takes
   int sweeps = 0;
 };

@@ -47,7 +47,56 @@ std::string blocks_text(const ConvertReport& report) {
   return text;
 }
 
+// What was fitted, and what the figures of the whole model are of.
+std::string calibration_text(const ConvertReport& report) {
+  const OutputQuality& quality = report.quality;
+  std::string text = fmt::format("fitted to {} tokens; ", report.fitted_tokens);
+  text += fmt::format("held out: {} rows, {} tokens", report.held_out_rows, report.held_out_tokens);
+  if (quality.positions > 0) {
+    text += fmt::format(
+        ", at {} positions: perplexity {:.4f}, {:.4f} before; KL divergence {:.5f} ± {:.5f}",
+        quality.positions, quality.quantized_perplexity, quality.original_perplexity, quality.kl,
+        quality.kl_error);
+  }
+  const std::int64_t weakened = weakened_corrections(report);
+  if (weakened > 0) {
+    text += fmt::format(
+        "\n{} of {} linears correct less of earlier errors than --correction says, because more "
+        "would have raised the error on the rows held out; more calibration rows allow more",
+        weakened, report.linears.size());
+  }
+  return text + "\n";
+}
+
 }  // namespace
+
+ConvertReport report_of(const ReportSource& source) {
+  ConvertReport report;
+  report.bytes = source.bytes;
+  report.fitted_tokens = source.calibration.tokens();
+  report.held_out_rows = std::ssize(source.calibration.held_out);
+  report.held_out_tokens = source.calibration.held_out_tokens();
+  report.quality = source.folder.quality();
+  double bits = 0.0, weights = 0.0;
+  for (std::size_t part = 0; part < source.parts; ++part) {
+    for (LinearReport& linear : part_reports(source.folder.open_part(part))) {
+      linear.weights = source.weights.at(linear.key);
+      linear.block = part;
+      if (part < report.quality.block_errors.size()) {
+        bits += linear.bits * static_cast<double>(linear.weights);
+        weights += static_cast<double>(linear.weights);
+      }
+      report.linears.push_back(std::move(linear));
+    }
+  }
+  report.bits_per_weight = bits / weights;
+  return report;
+}
+
+std::int64_t weakened_corrections(const ConvertReport& report) {
+  return std::count_if(report.linears.begin(), report.linears.end(),
+                       [](const LinearReport& linear) { return linear.kept_correction < 1.0; });
+}
 
 std::vector<BlockReport> blocks_of(const ConvertReport& report) {
   std::vector<BlockReport> blocks;
@@ -95,7 +144,7 @@ std::string perplexity_warning(const ConvertReport& report) {
   if (quality.positions == 0) return {};
   if (quality.quantized_perplexity <= kDoubtfulPerplexity) return {};
   const std::string figures =
-      fmt::format("the perplexity of the calibration rows is {:.1f} ({:.1f} before quantization)",
+      fmt::format("the perplexity of the rows held out is {:.1f} ({:.1f} before quantization)",
                   quality.quantized_perplexity, quality.original_perplexity);
   const bool before = quality.original_perplexity > kDoubtfulPerplexity;
   // Written so that a figure that is no number counts as failed.
@@ -117,6 +166,7 @@ Json to_json(const ConvertReport& report) {
                        {"block", linear.block},
                        {"bits", linear.bits},
                        {"relative_error", linear.relative_error},
+                       {"kept_correction", linear.kept_correction},
                        {"predicted_kl", linear.predicted_kl}});
   }
   Json blocks = Json::array();
@@ -126,19 +176,22 @@ Json to_json(const ConvertReport& report) {
   }
   Json quality = to_json(report.quality);
   quality.erase("block_errors");
+  quality["rows"] = report.held_out_rows;
+  quality["tokens"] = report.held_out_tokens;
   return {{"target_bits", report.target_bits},
           {"bits_per_weight", report.bits_per_weight},
           {"predicted_kl", report.predicted_kl},
           {"bound", report.bound},
           {"bytes", report.bytes},
-          {"calibration", std::move(quality)},
+          {"fitted_tokens", report.fitted_tokens},
+          {"held_out", std::move(quality)},
+          {"weakened_corrections", weakened_corrections(report)},
           {"warning", perplexity_warning(report)},
           {"blocks", std::move(blocks)},
           {"linears", std::move(linears)}};
 }
 
 std::string to_text(const ConvertReport& report, const std::string& folder) {
-  const OutputQuality& quality = report.quality;
   std::string text = linears_text(report) + blocks_text(report);
   text += fmt::format("\n{:.4f} bits per weight, {} in {}", report.bits_per_weight,
                       human_bytes(static_cast<double>(report.bytes)), folder);
@@ -147,14 +200,7 @@ std::string to_text(const ConvertReport& report, const std::string& folder) {
         fmt::format("; predicted KL divergence {:.4f} (no plan within these bits is below {:.4f})",
                     report.predicted_kl, report.bound);
   }
-  text += "\n";
-  if (quality.positions == 0) return text;
-  return text + fmt::format(
-                    "calibration rows at {} positions: perplexity {:.4f}, {:.4f} before; KL "
-                    "divergence {:.5f} ± {:.5f}; the weights were fitted to these rows, so other "
-                    "text loses more (bitloom eval kld measures it)\n",
-                    quality.positions, quality.quantized_perplexity, quality.original_perplexity,
-                    quality.kl, quality.kl_error);
+  return text + "\n" + calibration_text(report);
 }
 
 }  // namespace bl

@@ -1,9 +1,12 @@
 #pragma once
 #include <cstdint>
+#include <limits>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "base/json.h"
+#include "convert/calibration.h"
 #include "convert/job_folder.h"
 #include "convert/output_quality.h"
 
@@ -11,17 +14,35 @@ namespace bl {
 
 // What became of a model at one rate.
 struct ConvertReport {
-  double target_bits = 0.0;      // what was asked for
+  double target_bits = 0.0;      // what was asked for; GPTQ: the width
   double bits_per_weight = 0.0;  // of the blocks
-  double predicted_kl = 0.0;
-  double bound = 0.0;
-  std::vector<LinearReport> linears;  // of the blocks, then the head
+  // Not a number where nothing is predicted: for GPTQ, and with a measurement of the reference.
+  double predicted_kl = std::numeric_limits<double>::quiet_NaN();
+  double bound = std::numeric_limits<double>::quiet_NaN();
+  std::vector<LinearReport> linears;  // of the blocks, then a quantized head
   std::uint64_t bytes = 0;            // of the weight files
+  std::int64_t fitted_tokens = 0;     // of the calibration
+  std::int64_t held_out_rows = 0;     // that `quality` is of
+  std::int64_t held_out_tokens = 0;
   OutputQuality quality;
 };
 
-// Whether `predicted_kl` and `bound` are known; a measurement of the reference predicts neither.
+struct ReportSource {
+  const RateFolder& folder;                            // finished
+  std::size_t parts = 0;                               // of the folder
+  const std::map<std::string, std::int64_t>& weights;  // of each linear, without padding
+  const Calibration& calibration;
+  std::uint64_t bytes = 0;  // of the weight files
+};
+// What a finished folder tells: all but target_bits and predictions.
+ConvertReport report_of(const ReportSource& source);
+
+// Whether `predicted_kl` and `bound` are known.
 bool has_prediction(const ConvertReport& report);
+
+// How many linears had less of their correction than was asked for, because all of it would have
+// raised the error on the rows held out.
+std::int64_t weakened_corrections(const ConvertReport& report);
 
 // A block, or the head, which is the last.
 struct BlockReport {

@@ -2,23 +2,21 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "convert/conversion_source.h"
 #include "convert/exl2_output.h"
 #include "convert/head_mix.h"
 #include "convert/measure_model.h"
+#include "convert/quantize_blocks.h"
 
 namespace bl {
 namespace {
 
-constexpr std::int64_t kComparedPositions = 2048;  // of the calibration, by OutputQuality
-
 // Everything that the measurement depends on.
 Json describe(const ConvertArgs& args) {
-  return {{"version", 2},
-          {"model", args.source},
-          {"calibration", hash_of(args.calibration).hex()},
+  return {{"version", 3},
+          {"model", args.job.source},
+          {"calibration", hash_of(args.job.calibration).hex()},
           {"measure_rows", args.measure_rows},
-          {"damping", args.quantize.damping}};
+          {"damping", args.job.quantize.damping}};
 }
 
 // What the bytes of one rate depend on beside that.
@@ -26,8 +24,8 @@ Json describe_rate(const ConvertArgs& args, const std::string& measurement, doub
   return {{"bits", bits},
           {"measurement", measurement},
           {"head_bits", args.head_bits},
-          {"sweeps", args.quantize.sweeps},
-          {"correction", args.quantize.correction}};
+          {"sweeps", args.job.quantize.sweeps},
+          {"correction", args.job.quantize.correction}};
 }
 
 std::int64_t slots_of(const GroupList& groups) {
@@ -39,21 +37,21 @@ std::int64_t slots_of(const GroupList& groups) {
 }  // namespace
 
 Converter::Converter(const ConvertArgs& args)
-    : args_(args), loader_(args.backend, args.files, conversion_load_options(args.archs)) {
-  check_conversion_source(loader_, args.calibration);
+    : args_(args), loader_(args.job.backend, args.job.files, load_options_of(args.job)) {
+  check_conversion_source(loader_, args.job.calibration);
   const auto add = [&](const LinearSite& site, const std::string& key, GroupList groups) {
     linears_.push_back({key, site.in(), site.padded_out(), std::move(groups)});
     weights_[key] = site.in() * site.out();
   };
   for (std::size_t i = 0; i < blocks(); ++i) {
-    const ModelPart block = ModelPart::block(loader_, args.backend, i);
+    const ModelPart block = ModelPart::block(loader_, args.job.backend, i);
     for (const LinearSite& site : block.linears()) add(site, site.key, {});
   }
-  const ModelPart ends = ModelPart::ends(loader_, args.backend);
+  const ModelPart ends = ModelPart::ends(loader_, args.job.backend);
   add(ends.linears().front(), loader_.spec().arch->head.at(0),
       head_groups(args.head_bits, loader_.spec().hidden));
   if (!args.measurement.empty()) read_measurement();
-  job_.emplace(args.work, describe(args), args.restart);
+  job_.emplace(args.job.work, describe(args), args.job.restart);
 }
 
 void Converter::read_measurement() {
@@ -80,27 +78,29 @@ bool Converter::is_measured() {
 }
 
 ConvertEstimate Converter::estimate() const {
+  const Calibration& calibration = args_.job.calibration;
   std::int64_t measured = 0;
   for (std::int64_t row = 0; row < args_.measure_rows; ++row) {
-    measured += std::ssize(args_.calibration.rows[static_cast<std::size_t>(row)]);
+    measured += std::ssize(calibration.rows[static_cast<std::size_t>(row)]);
   }
   return estimate_conversion({.loader = loader_,
-                              .backend = args_.backend,
+                              .backend = args_.job.backend,
                               .linears = linears_,
-                              .tokens = args_.calibration.tokens(),
+                              .tokens = calibration.tokens() + calibration.held_out_tokens(),
                               .measured_tokens = measured,
-                              .sweeps = args_.quantize.sweeps});
+                              .sweeps = args_.job.quantize.sweeps});
 }
 
 void Converter::measure() {
   if (is_measured()) return;
   measurement_ = measure_model({.loader = loader_,
-                                .backend = args_.backend,
-                                .calibration = args_.calibration,
+                                .backend = args_.job.backend,
+                                .calibration = args_.job.calibration,
                                 .rows = args_.measure_rows,
-                                .damping = args_.quantize.damping,
+                                .damping = args_.job.quantize.damping,
                                 .progress = [&](std::int64_t done, std::int64_t total) {
-                                  if (args_.progress) args_.progress("measure", done, total);
+                                  if (args_.job.progress)
+                                    args_.job.progress("measure", done, total);
                                 }});
   job_->save(*measurement_);
 }
@@ -139,69 +139,54 @@ const RateFolder& Converter::folder_of(double bits) {
 void Converter::quantize(double bits) {
   const RateFolder& rate = folder_of(bits);
   const std::size_t parts = blocks() + 1;
-  if (rate.has_part(parts - 1)) return;
+  if (rate.is_finished()) return;
   std::map<std::string, GroupList> groups;
   for (const PlannedMatrix& matrix : matrices(bits)) groups[matrix.key] = matrix.groups;
-  const Exl2Rounder rounder(groups, args_.quantize.sweeps);
+  const Exl2Rounder rounder(groups, args_.job.quantize.sweeps);
   const auto report = [&, phase = "quantize " + rate_name(bits)](std::size_t done) {
-    if (!args_.progress) return;
-    args_.progress(phase, static_cast<std::int64_t>(done), static_cast<std::int64_t>(parts));
+    if (!args_.job.progress) return;
+    args_.job.progress(phase, static_cast<std::int64_t>(done), static_cast<std::int64_t>(parts));
   };
-  ModelPart ends = ModelPart::ends(loader_, args_.backend);
-  TwoPaths paths = start_paths(ends, args_.calibration);
-  std::vector<double> block_errors;
-  for (std::size_t i = 0; i < blocks(); ++i) {
-    report(i);
-    ModelPart block = ModelPart::block(loader_, args_.backend, i);
-    if (rate.has_part(i)) {
-      replay_block(block, args_.backend, paths, part_rows(rate.open_part(i)));
-    } else {
-      rate.save_part(i, quantize_block(block, args_.backend, paths, rounder, args_.quantize));
-    }
-    block_errors.push_back(stream_error(paths));
-  }
+  ModelPart ends = ModelPart::ends(loader_, args_.job.backend);
+  TwoPaths paths = start_paths(ends, args_.job.calibration);
+  std::vector<double> block_errors = quantize_blocks(
+      {loader_, args_.job.backend, rounder, rate, args_.job.quantize, report}, paths);
   report(blocks());
   std::vector<QuantizedLinear> last;
-  last.push_back(quantize_head(ends, args_.backend, paths, linears_.back().groups, args_.quantize));
+  last.push_back(
+      quantize_head(ends, args_.job.backend, paths, linears_.back().groups, args_.job.quantize));
   last.front().key = linears_.back().key;
-  OutputQuality quality =
-      compare_outputs(ends, args_.backend, paths, last.front(), kComparedPositions);
+  OutputQuality quality = compare_outputs(ends, args_.job.backend, paths, &last.front());
   quality.block_errors = std::move(block_errors);
-  rate.save_part(blocks(), last, to_json(quality));
+  rate.save_part(blocks(), last);
+  rate.finish(quality);
   report(parts);
 }
 
 ConvertReport Converter::report(double bits, std::uint64_t bytes) {
-  const RateFolder& rate = folder_of(bits);
   const BitPlan& allocation = plan(bits);
-  ConvertReport report;
+  ConvertReport report = report_of({.folder = folder_of(bits),
+                                    .parts = blocks() + 1,
+                                    .weights = weights_,
+                                    .calibration = args_.job.calibration,
+                                    .bytes = bytes});
   report.target_bits = bits;
   report.bits_per_weight = allocation.bits_per_weight;
   report.predicted_kl = allocation.predicted_kl;
   report.bound = allocation.bound;
-  report.bytes = bytes;
   std::map<std::string, double> predicted;
   for (const PlannedLinear& linear : allocation.linears) {
     predicted[linear.key] = linear.predicted_kl;
   }
-  for (std::size_t part = 0; part <= blocks(); ++part) {
-    for (LinearReport& linear : part_reports(rate.open_part(part))) {
-      linear.predicted_kl = predicted[linear.key];
-      linear.weights = weights_[linear.key];
-      linear.block = part;
-      report.linears.push_back(std::move(linear));
-    }
-  }
-  const SafetensorsFile last = rate.open_part(blocks());
-  report.quality = quality_from_json(part_quality(last), last.what());
+  for (LinearReport& linear : report.linears) linear.predicted_kl = predicted[linear.key];
   return report;
 }
 
 ConvertReport Converter::write(double bits, const std::filesystem::path& folder,
                                std::uint64_t shard_bytes) {
-  const auto& rows = args_.calibration.rows;
+  const auto& rows = args_.job.calibration.rows;
   const std::uint64_t bytes =
-      write_exl2({.files = args_.files,
+      write_exl2({.files = args_.job.files,
                   .loader = loader_,
                   .rate = folder_of(bits),
                   .parts = blocks() + 1,
@@ -214,7 +199,7 @@ ConvertReport Converter::write(double bits, const std::filesystem::path& folder,
                                           {"calibration",
                                            {{"rows", rows.size()},
                                             {"length", rows.front().size()},
-                                            {"dataset", args_.calibration.dataset}}}}});
+                                            {"dataset", args_.job.calibration.dataset}}}}});
   return report(bits, bytes);
 }
 

@@ -3,44 +3,27 @@
 // number of rates.
 
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "convert/bit_plan.h"
-#include "convert/calibration.h"
+#include "convert/conversion_source.h"
 #include "convert/convert_estimate.h"
 #include "convert/convert_report.h"
-#include "convert/job_folder.h"
 #include "convert/planned_model.h"
-#include "convert/quantize_block.h"
 #include "convert/rate_choice.h"
 #include "convert/reference_measurement.h"
-#include "model/model_files.h"
-#include "ops/backend.h"
 
 namespace bl {
 
 struct ConvertArgs {
-  Backend& backend;
-  const ModelFiles& files;
-  std::filesystem::path archs = {};  // folder of further architectures; empty: none
-  const Calibration& calibration;
-  std::filesystem::path work;  // the job's folder
-  bool restart = false;
+  ConversionJob job;
   // A measurement.json to use in place of measuring, ours or the reference's; empty: none.
   std::filesystem::path measurement = {};
   int head_bits = 6;
   std::int64_t measure_rows = 0;  // of the calibration
-  QuantizeOptions quantize = {};
-  // What identifies the source beside its options, such as names, sizes and times of files.
-  std::string source = {};
-  // Called with the phase ("measure", "quantize 4.0bpw"), and steps done and in all; may throw to
-  // interrupt, which leaves a job that can be continued.
-  std::function<void(const std::string& phase, std::int64_t done, std::int64_t total)> progress =
-      {};
 };
 
 // Runs conversions of one model, or the rest of them. What is finished is in the job's folder. The

@@ -17,7 +17,7 @@ void Exl2Grids::search(Products& products, std::size_t group, const GroupWeights
   for_panels(products, out_, [&](const ColumnPanel& panel) {
     measure_curves(weights.of(panel, bits), panel.first, curves);
   });
-  scale_max_[group] = choose_scale_max(curves);
+  scale_max_[group] = choose_scale_max(products, curves);
   for_panels(products, out_, [&](const ColumnPanel& panel) {
     choose_scale_codes(weights.of(panel, bits), panel.first, curves, scale_max_[group],
                        scale_codes_.data() + at(group, panel));

@@ -93,15 +93,15 @@ class ExpertPass {
   }
 
   OrderedHessian hessian_of(const TensorView& x, const std::vector<ExpertRow>& rows) const {
-    Tensor columns = transposed(args_.products, x);
+    const Tensor weighted = copy_of(x);
     if (!routed_.weights_on_input) {
-      for (std::int64_t i = 0; i < x.columns(); ++i) {
-        float* row = columns.view().row<float>(i);
-        for (std::size_t r = 0; r < rows.size(); ++r) row[r] *= rows[r].weight;
+      for (std::size_t r = 0; r < rows.size(); ++r) {
+        float* row = weighted.view().row<float>(static_cast<std::int64_t>(r));
+        for (std::int64_t i = 0; i < x.columns(); ++i) row[i] *= rows[r].weight;
       }
     }
     const Tensor sum = zero_matrix(x.columns(), x.columns());
-    args_.products.add_upper_gram(sum.view(), columns.view());
+    args_.products.add_upper_gram(sum.view(), weighted.view());
     return order_hessian(args_.products, sum.view(), tokens_, args_.damping,
                          args_.slot_order(x.columns()));
   }

@@ -2,6 +2,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "convert/quantize_blocks.h"
 #include "convert/quantized_output.h"
 
 namespace bl {
@@ -10,19 +11,19 @@ namespace {
 // Everything that the bytes of the result depend on.
 Json describe(const GptqConvertArgs& args) {
   const GptqLayout& layout = args.layout;
-  return {{"version", 1},
+  return {{"version", 2},
           {"format", layout.v2 ? "gptq_v2" : "gptq"},
-          {"model", args.source},
-          {"calibration", hash_of(args.calibration).hex()},
+          {"model", args.job.source},
+          {"calibration", hash_of(args.job.calibration).hex()},
           {"bits", layout.bits},
           {"group_size", layout.group_size},
           {"sym", layout.symmetric},
           {"desc_act", layout.act_order},
           {"natural_order", layout.natural_order},
           {"min_max", layout.min_max},
-          {"damping", args.quantize.damping},
-          {"sweeps", args.quantize.sweeps},
-          {"correction", args.quantize.correction}};
+          {"damping", args.job.quantize.damping},
+          {"sweeps", args.job.quantize.sweeps},
+          {"correction", args.job.quantize.correction}};
 }
 
 // The keys of AutoGPTQ and GPTQModel (docs/formats/gptq.md §2). Their readers take them from
@@ -36,7 +37,7 @@ Json quantization_config(const GptqConvertArgs& args) {
           {"static_groups", false},
           {"sym", layout.symmetric},
           {"lm_head", false},
-          {"damp_percent", args.quantize.damping},
+          {"damp_percent", args.job.quantize.damping},
           {"true_sequential", true},
           {"checkpoint_format", layout.v2 ? "gptq_v2" : "gptq"},
           {"pack_dtype", "int32"},
@@ -56,12 +57,12 @@ Json model_config(Json config, const Json& quantization) {
 }  // namespace
 
 GptqConverter::GptqConverter(const GptqConvertArgs& args)
-    : args_(args), loader_(args.backend, args.files, conversion_load_options(args.archs)) {
+    : args_(args), loader_(args.job.backend, args.job.files, load_options_of(args.job)) {
   check_gptq_layout(args.layout);
-  check_conversion_source(loader_, args.calibration);
+  check_conversion_source(loader_, args.job.calibration);
   bool warned = false;
   for (std::size_t i = 0; i < blocks(); ++i) {
-    const ModelPart block = ModelPart::block(loader_, args.backend, i);
+    const ModelPart block = ModelPart::block(loader_, args.job.backend, i);
     for (const LinearSite& linear : block.linears()) {
       check_gptq_shape(linear.key, linear.in(), linear.out());
       if (args.layout.has_short_group(linear.in()) && !warned) {
@@ -71,68 +72,49 @@ GptqConverter::GptqConverter(const GptqConvertArgs& args)
             "that, but vLLM does not: --group_size 32, 64 or -1 may fit all linears",
             linear.key, linear.in(), args.layout.group_size);
       }
-      size_[linear.key] = static_cast<double>(linear.in() * linear.out());
-      weights_ += size_[linear.key];
+      weights_[linear.key] = linear.in() * linear.out();
     }
   }
-  job_.emplace(args.work, describe(args), args.restart);
+  job_.emplace(args.job.work, describe(args), args.job.restart);
   rate_.emplace(*job_, args.layout.bits, Json::object());
 }
 
 void GptqConverter::quantize() {
-  if (rate_->has_part(blocks() - 1)) return;
-  ModelPart ends = ModelPart::ends(loader_, args_.backend);
-  TwoPaths paths = start_paths(ends, args_.calibration);
-  const GptqRounder rounder(args_.layout, args_.quantize.sweeps);
+  if (rate_->is_finished()) return;
+  ModelPart ends = ModelPart::ends(loader_, args_.job.backend);
+  TwoPaths paths = start_paths(ends, args_.job.calibration);
+  const GptqRounder rounder(args_.layout, args_.job.quantize.sweeps);
   const auto report = [&](std::size_t done) {
-    if (!args_.progress) return;
-    args_.progress("quantize", static_cast<std::int64_t>(done),
-                   static_cast<std::int64_t>(blocks()));
+    if (!args_.job.progress) return;
+    args_.job.progress("quantize", static_cast<std::int64_t>(done),
+                       static_cast<std::int64_t>(blocks()));
   };
-  for (std::size_t i = 0; i < blocks(); ++i) {
-    report(i);
-    ModelPart block = ModelPart::block(loader_, args_.backend, i);
-    if (rate_->has_part(i)) {
-      replay_block(block, args_.backend, paths, part_rows(rate_->open_part(i)));
-    } else {
-      rate_->save_part(i, quantize_block(block, args_.backend, paths, rounder, args_.quantize));
-    }
-  }
+  std::vector<double> block_errors = quantize_blocks(
+      {loader_, args_.job.backend, rounder, *rate_, args_.job.quantize, report}, paths);
+  OutputQuality quality = compare_outputs(ends, args_.job.backend, paths, nullptr);
+  quality.block_errors = std::move(block_errors);
+  rate_->finish(quality);
   report(blocks());
 }
 
-GptqReport GptqConverter::write(const std::filesystem::path& folder, std::uint64_t shard_bytes) {
-  GptqReport report;
-  double bits = 0.0;
-  for (std::size_t part = 0; part < blocks(); ++part) {
-    for (LinearReport& linear : part_reports(rate_->open_part(part))) {
-      bits += linear.bits * size_.at(linear.key);
-      report.linears.push_back(std::move(linear));
-    }
-  }
-  report.bits_per_weight = bits / weights_;
+ConvertReport GptqConverter::write(const std::filesystem::path& folder, std::uint64_t shard_bytes) {
   const Json quantization = quantization_config(args_);
-  report.bytes =
-      write_quantized({.files = args_.files,
+  const std::uint64_t bytes =
+      write_quantized({.files = args_.job.files,
                        .loader = loader_,
                        .rate = *rate_,
                        .parts = blocks(),
                        .folder = folder,
                        .shards = {.max_bytes = shard_bytes, .metadata = {{"format", "pt"}}},
-                       .config = model_config(args_.files.config, quantization)});
+                       .config = model_config(args_.job.files.config, quantization)});
   write_file_atomically(folder / "quantize_config.json", json_text(quantization, 2) + "\n");
+  ConvertReport report = report_of({.folder = *rate_,
+                                    .parts = blocks(),
+                                    .weights = weights_,
+                                    .calibration = args_.job.calibration,
+                                    .bytes = bytes});
+  report.target_bits = args_.layout.bits;
   return report;
-}
-
-Json to_json(const GptqReport& report) {
-  Json linears = Json::array();
-  for (const LinearReport& linear : report.linears) {
-    linears.push_back(
-        {{"key", linear.key}, {"bits", linear.bits}, {"relative_error", linear.relative_error}});
-  }
-  return {{"bits_per_weight", report.bits_per_weight},
-          {"bytes", report.bytes},
-          {"linears", std::move(linears)}};
 }
 
 }  // namespace bl

@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "convert/packed_tensors.h"
-#include "format/dequantize.h"
 #include "format/safetensors_writer.h"
 
 namespace bl {
@@ -29,7 +28,7 @@ void remove_job(const fs::path& folder) {
     for (const fs::path& file : files) {
       if (is_part(file)) fs::remove(file);
     }
-    fs::remove(entry / "rate.json");
+    for (const char* name : {"rate.json", "quality.json"}) fs::remove(entry / name);
     if (fs::is_empty(entry)) fs::remove(entry);
   }
 }
@@ -133,8 +132,19 @@ fs::path RateFolder::part_path(std::size_t part) const {
 
 bool RateFolder::has_part(std::size_t part) const { return fs::exists(part_path(part)); }
 
-void RateFolder::save_part(std::size_t part, const std::vector<QuantizedLinear>& linears,
-                           const Json& quality) const {
+fs::path RateFolder::quality_path() const { return folder_ / "quality.json"; }
+
+bool RateFolder::is_finished() const { return fs::exists(quality_path()); }
+
+void RateFolder::finish(const OutputQuality& quality) const {
+  write_file_atomically(quality_path(), json_text(to_json(quality), 2) + "\n");
+}
+
+OutputQuality RateFolder::quality() const {
+  return quality_from_json(read_json_file(quality_path()), quality_path().string());
+}
+
+void RateFolder::save_part(std::size_t part, const std::vector<QuantizedLinear>& linears) const {
   std::map<std::string, std::vector<std::byte>> bytes;
   std::vector<TensorPlan> plans;
   SafetensorsMetadata metadata;
@@ -149,10 +159,10 @@ void RateFolder::save_part(std::size_t part, const std::vector<QuantizedLinear>&
     const auto weights = static_cast<double>(codes.in * codes.out);
     reports.push_back({{"key", linear.key},
                        {"bits", static_cast<double>(stored_bits(linear.matrix)) / weights},
-                       {"error", linear.power > 0 ? linear.error / linear.power : 0.0}});
+                       {"error", linear.power > 0 ? linear.error / linear.power : 0.0},
+                       {"kept_correction", linear.kept_correction}});
   }
   metadata["report"] = json_text(reports);
-  if (!quality.is_null()) metadata["quality"] = json_text(quality);
   SafetensorsWriter writer(part_path(part), std::move(plans), metadata);
   for (const TensorPlan& plan : writer.tensors()) writer.write(bytes.at(plan.name));
   writer.commit();
@@ -162,23 +172,14 @@ SafetensorsFile RateFolder::open_part(std::size_t part) const {
   return SafetensorsFile(part_path(part));
 }
 
-std::map<std::string, std::vector<std::uint16_t>> part_rows(const SafetensorsFile& part) {
-  std::map<std::string, std::vector<std::uint16_t>> rows;
+std::map<std::string, WeightMatrix> part_matrices(const SafetensorsFile& part) {
+  std::map<std::string, WeightMatrix> matrices;
   const auto tag = part.metadata().find("format");
   const std::string format = tag == part.metadata().end() ? std::string() : tag->second;
   for (const LinearReport& linear : part_reports(part)) {
-    const WeightMatrix matrix = load_packed(part, linear.key, format);
-    const std::vector<std::uint16_t> halves = dequantize_to_half(matrix);
-    const std::int64_t in = in_features(matrix), out = out_features(matrix);
-    std::vector<std::uint16_t>& to = rows[linear.key];
-    to.resize(halves.size());
-    for (std::int64_t i = 0; i < in; ++i) {
-      for (std::int64_t c = 0; c < out; ++c) {
-        to[static_cast<std::size_t>(c * in + i)] = halves[static_cast<std::size_t>(i * out + c)];
-      }
-    }
+    matrices.emplace(linear.key, load_packed(part, linear.key, format));
   }
-  return rows;
+  return matrices;
 }
 
 std::vector<LinearReport> part_reports(const SafetensorsFile& part) {
@@ -188,18 +189,12 @@ std::vector<LinearReport> part_reports(const SafetensorsFile& part) {
     fail(ErrorCode::kInvalidFile, "{} is not a part of a conversion", part.what());
   }
   for (const Json& entry : parse_json(report->second, part.what())) {
-    reports.push_back({entry.at("key").get<std::string>(), entry.at("bits").get<double>(),
-                       entry.at("error").get<double>()});
+    reports.push_back({.key = entry.at("key").get<std::string>(),
+                       .bits = entry.at("bits").get<double>(),
+                       .relative_error = entry.at("error").get<double>(),
+                       .kept_correction = entry.at("kept_correction").get<double>()});
   }
   return reports;
-}
-
-Json part_quality(const SafetensorsFile& part) {
-  const auto quality = part.metadata().find("quality");
-  if (quality == part.metadata().end()) {
-    fail(ErrorCode::kInvalidFile, "{} holds no figures of the whole model", part.what());
-  }
-  return parse_json(quality->second, part.what());
 }
 
 }  // namespace bl

@@ -7,7 +7,7 @@
 
 #include "base/json.h"
 #include "convert/measurement.h"
-#include "convert/quantize_block.h"
+#include "convert/output_quality.h"
 #include "format/safetensors_file.h"
 
 namespace bl {
@@ -18,8 +18,9 @@ struct LinearReport {
   double bits = 0.0;            // per weight, scales and permutation included
   double relative_error = 0.0;  // of the output: loss / mean square of the wanted output
   double predicted_kl = 0.0;
-  std::int64_t weights = 0;  // without padding
-  std::size_t block = 0;     // its place in the model; the head follows the last block
+  double kept_correction = 1.0;  // QuantizedLinear::kept_correction
+  std::int64_t weights = 0;      // without padding
+  std::size_t block = 0;         // its place in the model; the head follows the last block
 };
 
 // Throws kInvalidArgument where there is a folder of this name that a conversion cannot begin or go
@@ -57,7 +58,8 @@ std::string rate_name(double bits);
 // The part of a job that belongs to one rate.
 //
 //   rate.json               how the rate is quantized; other content is refused
-//   part-00000.safetensors  when a block is quantized; the head is the last part
+//   part-00000.safetensors  when a block is quantized; a quantized head is the last part
+//   quality.json            when everything is quantized: how far the model is from the original
 class RateFolder {
  public:
   // Creates the folder in the job's, or continues what is there. `description`: everything that the
@@ -65,13 +67,16 @@ class RateFolder {
   RateFolder(const JobFolder& job, double bits, const Json& description);
 
   bool has_part(std::size_t part) const;
-  // `quality` is kept with the part, for part_quality(); null: none.
-  void save_part(std::size_t part, const std::vector<QuantizedLinear>& linears,
-                 const Json& quality = nullptr) const;
+  void save_part(std::size_t part, const std::vector<QuantizedLinear>& linears) const;
   SafetensorsFile open_part(std::size_t part) const;
+  // Whether all parts are there, and the figures of the whole model.
+  bool is_finished() const;
+  void finish(const OutputQuality& quality) const;
+  OutputQuality quality() const;
 
  private:
   std::filesystem::path part_path(std::size_t part) const;
+  std::filesystem::path quality_path() const;
   std::filesystem::path folder_;
 };
 
@@ -82,11 +87,9 @@ std::string written_rate(const std::filesystem::path& work, const std::filesyste
 void note_written(const std::filesystem::path& work, const std::filesystem::path& result,
                   double bits);
 
-// The weights of the linears of a part as decoded_rows() gives them, by key.
-std::map<std::string, std::vector<std::uint16_t>> part_rows(const SafetensorsFile& part);
+// The linears of a part, by key.
+std::map<std::string, WeightMatrix> part_matrices(const SafetensorsFile& part);
 // What save_part() wrote about each linear.
 std::vector<LinearReport> part_reports(const SafetensorsFile& part);
-// What save_part() got as `quality`.
-Json part_quality(const SafetensorsFile& part);
 
 }  // namespace bl

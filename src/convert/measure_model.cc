@@ -1,7 +1,6 @@
 #include "convert/measure_model.h"
 
 #include <algorithm>
-#include <cmath>
 #include <memory>
 #include <numeric>
 
@@ -9,18 +8,16 @@
 #include "base/log.h"
 #include "convert/expert_pass.h"
 #include "convert/input_statistics.h"
-#include "convert/log_sum.h"
+#include "convert/output_distributions.h"
 #include "convert/rounding.h"
 #include "convert/substitute.h"
 
 namespace bl {
 namespace {
 
-constexpr int kWidths[] = {8, 6, 5, 4, 3, 2};
 constexpr std::int32_t kCommonGroup = 64;  // all widths are measured with this group size
-constexpr std::int32_t kOtherGroups[] = {32, 128};
-constexpr int kRatioBits = 4;  // the other sizes are measured with this width
-constexpr int kTrialBits = 3;  // of the variant that a sensitivity is measured with
+constexpr int kRatioBits = 4;              // the other sizes are measured with this width
+constexpr int kTrialBits = 3;              // of the variant that a sensitivity is measured with
 constexpr std::int64_t kTrialRowTokens = 128;
 
 std::vector<double> run_errors(const std::vector<double>& slot_errors) {
@@ -29,43 +26,14 @@ std::vector<double> run_errors(const std::vector<double>& slot_errors) {
   return errors;
 }
 
-// Output distributions of a few positions, for KL divergences from them.
-struct Distributions {
-  Tensor p;                     // F32 [rows, vocab]
-  std::vector<double> entropy;  // [rows] −Σ p · ln p
-};
-
-Distributions distributions_of(const TensorView& logits) {
-  Distributions result{make_host_tensor(DType::kF32, logits.shape), {}};
-  for (std::int64_t r = 0; r < logits.rows(); ++r) {
-    const float* row = logits.row<const float>(r);
-    const LogSum sum = log_sum_of(row, logits.columns());
-    double entropy = 0.0;
-    for (std::int64_t i = 0; i < logits.columns(); ++i) {
-      const double log_p = static_cast<double>(row[i]) - sum.largest - sum.log_sum;
-      const double p = std::exp(log_p);
-      result.p.view().row<float>(r)[i] = static_cast<float>(p);
-      entropy -= p * log_p;
-    }
-    result.entropy.push_back(entropy);
-  }
-  return result;
-}
-
 // Σ over the rows of D(base ‖ softmax(logits)).
-double divergence(Products& products, const Distributions& base, const TensorView& logits) {
+double divergence(Products& products, const OutputDistributions& base, const TensorView& logits) {
   std::vector<double> rows(static_cast<std::size_t>(logits.rows()));
   products.parallel(logits.rows(), 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
       const float* row = logits.row<const float>(r);
-      const float* p = base.p.view().row<const float>(r);
-      const LogSum sum = log_sum_of(row, logits.columns());
-      double cross = 0.0;
-      for (std::int64_t i = 0; i < logits.columns(); ++i) {
-        cross -= static_cast<double>(p[i]) * (row[i] - sum.largest);
-      }
-      const auto at = static_cast<std::size_t>(r);
-      rows[at] = cross + sum.log_sum - base.entropy[at];
+      rows[static_cast<std::size_t>(r)] =
+          base.divergence(r, row, log_sum_of(row, logits.columns()));
     }
   });
   return std::accumulate(rows.begin(), rows.end(), 0.0);
@@ -124,12 +92,16 @@ class MeasurePass {
   }
 
  private:
-  // Short stretches of different rows, so that the positions are of different texts.
+  // Short stretches of different rows, so that the positions are of different texts; of rows that
+  // the losses do not come from, where there are any.
   std::vector<std::vector<std::int32_t>> trial_rows() const {
+    const auto measured = static_cast<std::size_t>(args_.rows);
+    auto others = std::span(args_.calibration.rows).subspan(measured);
+    if (others.empty()) others = args_.calibration.rows;
     std::vector<std::vector<std::int32_t>> rows;
     std::int64_t left = args_.sensitivity_tokens;
     for (std::size_t i = 0; left > 0; ++i) {
-      const auto& row = args_.calibration.rows[i % static_cast<std::size_t>(args_.rows)];
+      const auto& row = others[i % others.size()];
       const auto length = std::min<std::int64_t>({left, kTrialRowTokens, std::ssize(row)});
       const auto middle = (std::ssize(row) - length) / 2;
       rows.emplace_back(row.begin() + middle, row.begin() + middle + length);
@@ -233,10 +205,10 @@ class MeasurePass {
       }
       return run_errors(rounded.slot_errors);
     };
-    for (const int bits : kWidths) {
+    for (const int bits : kMeasuredWidths) {
       measured.curves.push_back({bits, kCommonGroup, measure(bits, kCommonGroup)});
     }
-    for (const std::int32_t size : kOtherGroups) {
+    for (const std::int32_t size : kOtherGroupSizes) {
       const std::vector<double> errors = measure(kRatioBits, size);
       add_scaled_curves(measured, errors, size);
     }
@@ -255,9 +227,9 @@ class MeasurePass {
   }
 
   void find_sensitivities() {
-    std::vector<Distributions> base;
+    std::vector<OutputDistributions> base;
     ends_.run_head(trial_.front(), base_.view(), {}, [&](std::int64_t, const TensorView& logits) {
-      base.push_back(distributions_of(logits));
+      base.emplace_back(products_, logits);
     });
     const auto tokens = static_cast<double>(trial_.front().tokens());
     std::vector<double> sensitivities;

@@ -7,14 +7,20 @@
 
 namespace bl {
 
+// The widths that a linear is measured at with groups of 64, and the group sizes that it is also
+// measured with at one width.
+inline constexpr int kMeasuredWidths[] = {8, 6, 5, 4, 3, 2};
+inline constexpr std::int32_t kOtherGroupSizes[] = {32, 128};
+// Positions at which the output's KL divergence is measured while one linear at a time is coarse.
+inline constexpr std::int64_t kSensitivityTokens = 256;
+
 struct MeasureArgs {
   ModelLoader& loader;
   Backend& backend;
   const Calibration& calibration;
   std::int64_t rows = 0;  // of the calibration, from the front
   double damping = 0.01;
-  // Positions at which the output's KL divergence is measured while one linear at a time is coarse.
-  std::int64_t sensitivity_tokens = 256;
+  std::int64_t sensitivity_tokens = kSensitivityTokens;
   // Called with blocks done and in all; may throw to interrupt.
   std::function<void(std::int64_t done, std::int64_t total)> progress;
 };

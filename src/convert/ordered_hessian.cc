@@ -15,20 +15,45 @@ constexpr std::int64_t kBlock = 64;
 
 using Doubles = std::vector<double>;
 
-// Columns [begin, end) of the rows below a diagonal block, transposed: [end − begin, n].
+constexpr std::int64_t kRun = 32;  // rows of a panel that lie side by side
+
+// Columns [begin, end) of the rows below a diagonal block, transposed and in runs of rows, so that
+// a cache holds what a run is read for: [runs, end − begin, kRun].
 struct Panel {
   std::int64_t begin = 0;
   std::int64_t end = 0;
   std::int64_t n = 0;
   Doubles values;
+  std::int64_t width() const { return end - begin; }
 };
 
-// Subtracts from row i of the lower triangle, behind the panel, what the panel adds to it.
-void subtract_panel(const Panel& panel, std::int64_t i, double* row) {
-  for (std::int64_t k = panel.begin; k < panel.end; ++k) {
-    const double factor = row[k];
-    const double* other = panel.values.data() + (k - panel.begin) * panel.n;
-    for (std::int64_t j = panel.end; j <= i; ++j) row[j] -= factor * other[j];
+// Fills the values from the rows of the lower triangle of a.
+void read_panel(const Doubles& a, Panel& panel) {
+  const std::int64_t below = panel.n - panel.end;
+  panel.values.assign(static_cast<std::size_t>((below + kRun - 1) / kRun * kRun * panel.width()),
+                      0.0);
+  for (std::int64_t i = 0; i < below; ++i) {
+    const double* row = a.data() + (panel.end + i) * panel.n + panel.begin;
+    double* to = panel.values.data() + i / kRun * kRun * panel.width() + i % kRun;
+    for (std::int64_t k = 0; k < panel.width(); ++k) to[k * kRun] = row[k];
+  }
+}
+
+// Subtracts from rows [first, last) of the lower triangle, behind the panel, what the panel adds to
+// them.
+void subtract_panel(const Panel& panel, std::int64_t first, std::int64_t last, Doubles& a) {
+  double* rows = a.data() + first * panel.n;
+  for (std::int64_t column = panel.end; column < last; column += kRun) {
+    fitting_kernels().update_rows(
+        {.to = rows + column,
+         .to_stride = panel.n,
+         .factors = rows + panel.begin,
+         .factor_stride = panel.n,
+         .from = panel.values.data() + (column - panel.end) * panel.width(),
+         .from_stride = kRun,
+         .rows = last - first,
+         .count = panel.width(),
+         .n = std::min(kRun, last - column)});
   }
 }
 
@@ -68,39 +93,52 @@ bool cholesky(Products& products, Doubles& a, std::int64_t n) {
         solve_row(a, panel, a.data() + (below + i) * n);
       }
     });
-    panel.values.assign(static_cast<std::size_t>((below - begin) * n), 0.0);
-    for (std::int64_t i = below; i < n; ++i) {
-      for (std::int64_t k = begin; k < below; ++k) {
-        panel.values[static_cast<std::size_t>((k - begin) * n + i)] =
-            a[static_cast<std::size_t>(i * n + k)];
-      }
-    }
+    read_panel(a, panel);
     products.parallel(n - below, 16, [&](std::int64_t first, std::int64_t last) {
-      for (std::int64_t i = below + first; i < below + last; ++i) {
-        subtract_panel(panel, i, a.data() + i * n);
-      }
+      subtract_panel(panel, below + first, below + last, a);
     });
   }
   return true;
+}
+
+// Computes columns [begin, end) of the inverse of the lower triangle of l [n, n].
+void invert_columns(const Doubles& l, std::int64_t n, std::int64_t begin, std::int64_t end,
+                    Doubles& inverse) {
+  const std::int64_t width = end - begin;
+  // [n − begin, width]: rows that lie side by side stay in the cache.
+  Doubles columns(static_cast<std::size_t>((n - begin) * width), 0.0);
+  const auto row = [&](std::int64_t i) { return columns.data() + (i - begin) * width; };
+  const auto subtract = [&](std::int64_t i, std::int64_t rows, std::int64_t k, std::int64_t count) {
+    fitting_kernels().update_rows({.to = row(i),
+                                   .to_stride = width,
+                                   .factors = l.data() + i * n + k,
+                                   .factor_stride = n,
+                                   .from = row(k),
+                                   .from_stride = width,
+                                   .rows = rows,
+                                   .count = count,
+                                   .n = width});
+  };
+  for (std::int64_t i = begin; i < end; ++i) row(i)[i - begin] = 1.0;
+  for (std::int64_t first = begin; first < n; first += kBlock) {
+    const std::int64_t last = std::min(n, first + kBlock);
+    for (std::int64_t i = first; i < last; ++i) {
+      subtract(i, 1, first, i - first);
+      const double scale = 1.0 / l[static_cast<std::size_t>(i * n + i)];
+      for (std::int64_t j = 0; j < width; ++j) row(i)[j] *= scale;
+    }
+    subtract(last, n - last, first, last - first);
+  }
+  for (std::int64_t i = begin; i < n; ++i) {
+    std::copy_n(row(i), width, inverse.data() + i * n + begin);
+  }
 }
 
 // The inverse of the lower triangle of l [n, n], zero above the diagonal.
 Doubles inverse_of_lower(Products& products, const Doubles& l, std::int64_t n) {
   Doubles inverse(static_cast<std::size_t>(n * n), 0.0);
   products.parallel(n, kBlock, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < n; ++i) {
-      double* row = inverse.data() + i * n;
-      if (i < end) row[i] = 1.0;
-      const double* factors = l.data() + i * n;
-      for (std::int64_t k = begin; k < i; ++k) {
-        const double factor = factors[k];
-        const double* other = inverse.data() + k * n;
-        const std::int64_t last = std::min(end, k + 1);
-        for (std::int64_t j = begin; j < last; ++j) row[j] -= factor * other[j];
-      }
-      const double scale = 1.0 / factors[i];
-      for (std::int64_t j = begin; j < std::min(end, i + 1); ++j) row[j] *= scale;
-    }
+    invert_columns(l, n, begin, end, inverse);
   });
   return inverse;
 }

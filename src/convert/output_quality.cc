@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <span>
 
 #include "base/check.h"
 #include "base/error.h"
-#include "convert/log_sum.h"
+#include "convert/output_distributions.h"
+#include "convert/packed_tensors.h"
 #include "convert/products.h"
 #include "convert/substitute.h"
 
@@ -28,11 +30,13 @@ struct Place {
   std::int64_t row = 0;
 };
 
-// As many positions of each row, at even distances; the last token has no successor.
-std::vector<Place> sampled_places(const TwoPaths& paths, std::int64_t most) {
+// As many positions of each row that is held out, at even distances; the last token has no
+// successor.
+std::vector<Place> sampled_places(const TwoPaths& paths) {
   std::vector<Place> places;
-  const auto each = std::max<std::int64_t>(1, most / std::ssize(paths.chunks));
-  for (std::size_t i = 0; i < paths.chunks.size() && std::ssize(places) < most; ++i) {
+  const auto rows = static_cast<std::int64_t>(paths.held_out);
+  const auto each = std::max<std::int64_t>(1, kComparedPositions / rows);
+  for (std::size_t i = 0; i < paths.held_out && std::ssize(places) < kComparedPositions; ++i) {
     const std::int64_t usable = paths.chunks[i].tokens() - 1;
     const std::int64_t count = std::min(each, usable);
     for (std::int64_t k = 0; k < count; ++k) places.push_back({i, (k + 1) * usable / count - 1});
@@ -60,17 +64,6 @@ Sample sample_of(const TwoPaths& paths, std::span<const Place> places) {
   return sample;
 }
 
-// D(softmax(base) ‖ softmax(other)) of a row of logits, both with their sums.
-double divergence_of(const float* base, const LogSum& base_sum, const float* other,
-                     const LogSum& other_sum, std::int64_t vocab) {
-  double sum = 0.0;
-  for (std::int64_t i = 0; i < vocab; ++i) {
-    const double log_p = base_sum.log_probability(base[i]);
-    sum += std::exp(log_p) * (log_p - other_sum.log_probability(other[i]));
-  }
-  return std::max(sum, 0.0);
-}
-
 // The figures of each position.
 struct Figures {
   std::vector<double> kl;
@@ -81,27 +74,32 @@ struct Figures {
 void compare_sample(ModelPart& ends, Products& products, const CallPlan& quantized_head,
                     const Sample& sample, Figures& figures) {
   const Chunk chunk(sample.ids);
-  Tensor base;
+  const auto next_of = [&](std::int64_t r, const float* logits, const LogSum& sum) {
+    return sum.log_probability(logits[sample.next[static_cast<std::size_t>(r)]]);
+  };
+  std::optional<OutputDistributions> base;
   ends.run_head(chunk, sample.original.view(), {},
-                [&](std::int64_t, const TensorView& logits) { base = copy_of(logits); });
+                [&](std::int64_t first, const TensorView& logits) {
+                  BL_CHECK(first == 0);
+                  base.emplace(products, logits);
+                  for (std::int64_t r = 0; r < logits.rows(); ++r) {
+                    const float* row = logits.row<const float>(r);
+                    figures.original.push_back(next_of(r, row, log_sum_of(row, logits.columns())));
+                  }
+                });
   const std::size_t before = figures.kl.size();
-  for (auto* list : {&figures.kl, &figures.original, &figures.quantized}) {
-    list->resize(before + sample.next.size());
-  }
+  figures.kl.resize(figures.original.size());
+  figures.quantized.resize(figures.original.size());
   const auto compare_row = [&](std::int64_t r, const TensorView& logits) {
-    const float* p = base.view().row<const float>(r);
-    const float* q = logits.row<const float>(r);
-    const LogSum p_sum = log_sum_of(p, logits.columns());
-    const LogSum q_sum = log_sum_of(q, logits.columns());
-    const std::int32_t next = sample.next[static_cast<std::size_t>(r)];
+    const float* row = logits.row<const float>(r);
+    const LogSum sum = log_sum_of(row, logits.columns());
     const std::size_t at = before + static_cast<std::size_t>(r);
-    figures.original[at] = p_sum.log_probability(p[next]);
-    figures.quantized[at] = q_sum.log_probability(q[next]);
-    figures.kl[at] = divergence_of(p, p_sum, q, q_sum, logits.columns());
+    figures.quantized[at] = next_of(r, row, sum);
+    figures.kl[at] = base->divergence(r, row, sum);
   };
   ends.run_head(chunk, sample.quantized.view(), quantized_head,
-                [&](std::int64_t first, const TensorView& logits) {
-                  BL_CHECK(first == 0 && logits.rows() == base.view().rows());
+                [&](std::int64_t, const TensorView& logits) {
+                  BL_CHECK(logits.rows() == base->rows());
                   products.parallel(logits.rows(), 1, [&](std::int64_t begin, std::int64_t end) {
                     for (std::int64_t r = begin; r < end; ++r) compare_row(r, logits);
                   });
@@ -164,7 +162,7 @@ OutputQuality quality_from_json(const Json& json, const std::string& what) {
 
 double stream_error(const TwoPaths& paths) {
   double difference = 0.0, power = 0.0;
-  for (std::size_t i = 0; i < paths.chunks.size(); ++i) {
+  for (std::size_t i = 0; i < paths.held_out; ++i) {
     const float* original = paths.original[i].view().as<const float>();
     const float* quantized = paths.quantized[i].view().as<const float>();
     const std::int64_t n = paths.original[i].view().shape.elements();
@@ -178,14 +176,15 @@ double stream_error(const TwoPaths& paths) {
 }
 
 OutputQuality compare_outputs(ModelPart& ends, Backend& backend, const TwoPaths& paths,
-                              const QuantizedLinear& head, std::int64_t most) {
+                              const QuantizedLinear* head) {
   Substitutes substitutes(backend);
-  substitutes.add(ends.linears().front(), decoded_rows(head.matrix));
+  if (head != nullptr)
+    substitutes.add(ends.linears().front(), weight_matrix(head->key, head->matrix));
   CallPlan quantized_head;
   quantized_head.substitutes = substitutes.map();
   Products products(backend);
   Figures figures;
-  const std::vector<Place> places = sampled_places(paths, most);
+  const std::vector<Place> places = sampled_places(paths);
   for (std::size_t first = 0; first < places.size(); first += kPiece) {
     const auto piece = std::span(places).subspan(first, std::min(kPiece, places.size() - first));
     compare_sample(ends, products, quantized_head, sample_of(paths, piece), figures);

@@ -1,5 +1,6 @@
 #include "convert/packed_tensors.h"
 
+#include "base/error.h"
 #include "convert/planned_model.h"
 #include "format/exl2.h"
 #include "format/gptq.h"
@@ -50,6 +51,37 @@ void add_tensors(const GptqRounded& matrix, TensorList& list) {
 }
 
 }  // namespace
+
+PackedSource::PackedSource(std::vector<PackedTensor> tensors) {
+  for (PackedTensor& tensor : tensors) {
+    TensorInfo info{tensor.plan.dtype, {}, "the conversion"};
+    for (const std::int64_t size : tensor.plan.shape) info.shape.append(size);
+    const std::string name = tensor.plan.name;
+    tensors_[name] = {info, std::make_shared<PackedTensor>(std::move(tensor))};
+  }
+}
+
+const TensorInfo* PackedSource::find(std::string_view name) const {
+  const auto found = tensors_.find(name);
+  return found != tensors_.end() ? &found->second.info : nullptr;
+}
+
+std::vector<std::string> PackedSource::names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, held] : tensors_) names.push_back(name);
+  return names;
+}
+
+HostArray PackedSource::read(std::string_view name) const {
+  const auto found = tensors_.find(name);
+  if (found == tensors_.end()) fail(ErrorCode::kNotFound, "there is no tensor {}", name);
+  const Held& held = found->second;
+  return {view_of(held.tensor->bytes.data(), held.info.dtype, held.info.shape), held.tensor};
+}
+
+WeightMatrix weight_matrix(const std::string& key, const QuantizedMatrix& matrix) {
+  return load_packed(PackedSource(packed_tensors(key, matrix)), key, format_tag(matrix));
+}
 
 std::vector<PackedTensor> packed_tensors(const std::string& key, const QuantizedMatrix& matrix) {
   TensorList list(key);

@@ -2,11 +2,14 @@
 // The tensors of a quantized linear in files, whatever its format.
 
 #include <cstddef>
+#include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "convert/linear_rounder.h"
 #include "format/safetensors_writer.h"
+#include "format/tensor_source.h"
 
 namespace bl {
 
@@ -23,6 +26,25 @@ std::int64_t stored_bits(const QuantizedMatrix& matrix);
 
 // "exl2", "gptq" or "gptq_v2": what a reader must know beside the tensors.
 std::string format_tag(const QuantizedMatrix& matrix);
+
+// Such tensors in memory, to load matrices from.
+class PackedSource : public TensorSource {
+ public:
+  explicit PackedSource(std::vector<PackedTensor> tensors);
+  const TensorInfo* find(std::string_view name) const override;
+  std::vector<std::string> names() const override;
+  HostArray read(std::string_view name) const override;
+
+ private:
+  struct Held {
+    TensorInfo info;
+    std::shared_ptr<PackedTensor> tensor;
+  };
+  std::map<std::string, Held, std::less<>> tensors_;
+};
+
+// The matrix as readers of its format have it, to compute with. Shares nothing with `matrix`.
+WeightMatrix weight_matrix(const std::string& key, const QuantizedMatrix& matrix);
 
 // Reads the tensors of a linear back. An empty tag means EXL2. Throws kNotFound, and kInvalidFile
 // for what is not of this format.

@@ -23,15 +23,37 @@ void Products::add(const TensorView& out, const TensorView& a, const TensorView&
   backend_.synchronize();
 }
 
-// The upper half of the rows in one product, the lower half again so.
-void Products::add_upper_gram(const TensorView& out, const TensorView& a) {
-  constexpr std::int64_t kWhole = 192;  // rows; below, halving saves less than it costs
-  const std::int64_t n = a.rows();
-  const std::int64_t upper = n <= kWhole ? n : (n / 2 + 31) / 32 * 32;
-  add(slice_rows(out, 0, upper), slice_rows(a, 0, upper), a);
-  if (upper == n) return;
-  add_upper_gram(slice_columns(slice_rows(out, upper, n - upper), upper, n - upper),
-                 slice_rows(a, upper, n - upper));
+void Products::add_outer(const TensorView& out, const TensorView& a, const TensorView& b) {
+  add_outer_sum({.a = a.as<const float>(),
+                 .a_stride = a.row_stride,
+                 .b = b.as<const float>(),
+                 .b_stride = b.row_stride,
+                 .out = out.as<float>(),
+                 .out_stride = out.row_stride,
+                 .tokens = a.rows(),
+                 .rows = a.columns(),
+                 .columns = b.columns()});
+}
+
+void Products::add_upper_gram(const TensorView& out, const TensorView& x) {
+  add_outer_sum({.a = x.as<const float>(),
+                 .a_stride = x.row_stride,
+                 .b = x.as<const float>(),
+                 .b_stride = x.row_stride,
+                 .out = out.as<float>(),
+                 .out_stride = out.row_stride,
+                 .tokens = x.rows(),
+                 .rows = x.columns(),
+                 .columns = x.columns(),
+                 .upper = true});
+}
+
+void Products::add_outer_sum(const OuterSum& sum) {
+  const FittingKernels& kernels = fitting_kernels();
+  parallel(sum.columns, kOuterColumns, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<float> panel(kOuterTokens * kOuterColumns);
+    for (; begin < end; begin += kOuterColumns) kernels.add_outer(sum, begin, panel.data());
+  });
 }
 
 void Products::apply(const MatmulOutput& output, const TensorView& x) {

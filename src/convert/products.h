@@ -2,12 +2,14 @@
 #include <algorithm>
 
 #include "base/thread_pool.h"
+#include "convert/fitting_kernels.h"
 #include "ops/backend.h"
 
 namespace bl {
 
 // The GEMMs of conversion, computed by a backend's `matmul`, so that each backend brings its own
-// kernels. All matrices are F32 in host memory.
+// kernels; sums over tokens, which need no copy that is transposed, by kernels of this folder. All
+// matrices are F32 in host memory.
 class Products {
  public:
   // `backend` must outlive this and read host memory.
@@ -18,9 +20,11 @@ class Products {
   void add(const TensorView& out, const TensorView& a, const TensorView& b,
            float multiplier = 1.0f);
 
-  // The upper triangle of out [n, n] += a [n, k] · aᵀ; of the lower one, nothing that is known. `a`
-  // is contiguous.
-  void add_upper_gram(const TensorView& out, const TensorView& a);
+  // out [m, n] += aᵀ · b for a [tokens, m] and b [tokens, n], whose rows may be strided.
+  void add_outer(const TensorView& out, const TensorView& a, const TensorView& b);
+  // The upper triangle of out [n, n] += xᵀ · x for x [tokens, n]; of the lower one, nothing that is
+  // known.
+  void add_upper_gram(const TensorView& out, const TensorView& x);
   // output.out [rows, out] = x [rows, in] · output.weight + output.bias.
   void apply(const MatmulOutput& output, const TensorView& x);
   // As the op of that name.
@@ -38,6 +42,7 @@ class Products {
   Backend& backend() { return backend_; }
 
  private:
+  void add_outer_sum(const OuterSum& sum);
   Arena& scratch_for(const TensorView& x, std::int64_t out);
 
   Backend& backend_;

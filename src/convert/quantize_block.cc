@@ -3,7 +3,10 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "convert/correction_guard.h"
 #include "convert/expert_pass.h"
+#include "convert/input_statistics.h"
+#include "convert/packed_tensors.h"
 #include "convert/substitute.h"
 
 namespace bl {
@@ -19,45 +22,61 @@ void add_scaled(const TensorView& to, const TensorView& from, float factor) {
 
 // Returns the wanted x · W for one output of a call that has just run on the original path.
 // `stream`: the residual stream of the quantized path, where the call adds to it.
-Tensor wanted_output(const MatmulArgs& args, const MatmulOutput& output, const TensorView* stream) {
-  Tensor y = copy_of(output.out);
-  if (stream != nullptr) add_scaled(y.view(), *stream, -1.0f);
+Tensor wanted_output(Products& products, const MatmulArgs& args, const TensorView* stream) {
+  const MatmulOutput& output = args.outputs[0];
+  const std::int64_t columns = output.out.columns();
+  Tensor y = make_host_tensor(DType::kF32, {output.out.rows(), columns});
   const float inverse = 1.0f / args.epilogue.multiplier;
   const float* bias = output.bias.empty() ? nullptr : output.bias.as<float>();
-  for (std::int64_t r = 0; r < y.view().rows(); ++r) {
-    float* row = y.view().row<float>(r);
-    for (std::int64_t c = 0; c < y.view().columns(); ++c) {
-      row[c] = (bias != nullptr ? row[c] - bias[c] : row[c]) * inverse;
+  products.parallel(y.view().rows(), 16, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      const float* from = output.out.row<const float>(r);
+      const float* less = stream != nullptr ? stream->row<const float>(r) : nullptr;
+      float* to = y.view().row<float>(r);
+      for (std::int64_t c = 0; c < columns; ++c) {
+        float value = from[c];
+        if (less != nullptr) value -= less[c];
+        if (bias != nullptr) value -= bias[c];
+        to[c] = value * inverse;
+      }
     }
-  }
+  });
   return y;
 }
 
 struct Wanted {
   Tensor weights;  // F32 [in, padded out] in slot order
+  Tensor product;  // H times them
   double power = 0.0;
 };
 
-// The weights with the least error against the wanted outputs, W + α · H⁻¹ · (C − H · W): with
-// α = 1 the minimum of Σ ‖x · Ŵ − y‖² + λ ‖Ŵ − W‖².
-Wanted wanted_weights(Products& products, const LinearSite& linear, const OrderedHessian& hessian,
-                      const Tensor* cross, double correction) {
+// The original weights.
+Wanted wanted_weights(Products& products, const LinearSite& linear, const OrderedHessian& hessian) {
   Wanted wanted;
   wanted.weights = in_slot_order(products, linear.weight, hessian.perm, linear.padded_out());
   const TensorView& w = wanted.weights.view();
-  Tensor product = zero_matrix(w.rows(), w.columns());
-  products.add(product.view(), hessian.h.view(), transposed(products, w).view());
+  wanted.product = zero_matrix(w.rows(), w.columns());
+  products.add(wanted.product.view(), hessian.h.view(), transposed(products, w).view());
   for (std::int64_t k = 0; k < w.rows(); ++k) {
     for (std::int64_t c = 0; c < w.columns(); ++c) {
-      wanted.power += static_cast<double>(w.row<float>(k)[c]) * product.view().row<float>(k)[c];
+      wanted.power +=
+          static_cast<double>(w.row<float>(k)[c]) * wanted.product.view().row<float>(k)[c];
     }
   }
-  if (cross == nullptr || correction == 0.0) return wanted;
+  return wanted;
+}
+
+// H⁻¹ · (C − H · W), what is added to the original weights for the minimum of
+// Σ ‖x · Ŵ − y‖² + λ ‖Ŵ − W‖². `cross`: C, F32 [in, out] in channel order. Changes wanted.product.
+Tensor correction_of(Products& products, const LinearSite& linear, const OrderedHessian& hessian,
+                     const TensorView& cross, Wanted& wanted) {
+  const TensorView& w = wanted.weights.view();
+  const TensorView& product = wanted.product.view();
   const auto tokens = static_cast<float>(hessian.tokens);
   const auto damping = static_cast<float>(hessian.damping);
   for (std::int64_t k = 0; k < w.rows(); ++k) {
-    float* to = product.view().row<float>(k);
-    const float* c = cross->view().row<const float>(hessian.perm[static_cast<std::size_t>(k)]);
+    float* to = product.row<float>(k);
+    const float* c = cross.row<const float>(hessian.perm[static_cast<std::size_t>(k)]);
     const float* own = w.row<const float>(k);
     for (std::int64_t i = 0; i < linear.out(); ++i) {
       to[i] = c[i] / tokens - to[i] + damping * own[i];
@@ -65,11 +84,18 @@ Wanted wanted_weights(Products& products, const LinearSite& linear, const Ordere
   }
   const Tensor u = transposed(products, hessian.u_transposed.view());
   Tensor half = zero_matrix(w.rows(), w.columns());
-  products.add(half.view(), u.view(), transposed(products, product.view()).view());
-  products.add(w, hessian.u_transposed.view(), transposed(products, half.view()).view(),
-               static_cast<float>(correction));
-  return wanted;
+  products.add(half.view(), u.view(), transposed(products, product).view());
+  Tensor change = zero_matrix(w.rows(), w.columns());
+  products.add(change.view(), hessian.u_transposed.view(),
+               transposed(products, half.view()).view());
+  return change;
 }
+
+// What one call reads, of the rows that weights are fitted to and of those that are held out.
+struct CallStatistics {
+  InputStatistics fitted;
+  InputStatistics held_out;
+};
 
 class BlockQuantizer {
  public:
@@ -130,31 +156,33 @@ class BlockQuantizer {
   }
 
   // Runs `call` on the original path, which yields the wanted outputs, and adds up the statistics.
-  InputStatistics compare_paths(int call) {
-    InputStatistics inputs;
+  CallStatistics compare_paths(int call) {
+    CallStatistics inputs;
     for (std::size_t i = 0; i < paths_.chunks.size(); ++i) {
-      Tensor original, wanted;
       readers_.clear();
-      advance(i, paths_.original[i], original_inputs_[i], call, [&](int, const MatmulArgs& args) {
-        for (const MatmulOutput& output : args.outputs) {
-          const LinearSite* linear = block_.linear_of(output.weight);
-          if (linear != nullptr) readers_.push_back(linear);
-        }
-        if (readers_.empty()) return;
-        const bool streams = args.outputs[0].out.data == paths_.original[i].view().data;
-        BL_CHECK(streams == args.epilogue.accumulate);
-        if (streams || (readers_.size() == 1 && readers_[0]->out() < readers_[0]->in())) {
-          BL_CHECK(readers_.size() == 1);
-          wanted =
-              wanted_output(args, args.outputs[0], streams ? &paths_.quantized[i].view() : nullptr);
-        } else {
-          original = copy_of(args.x);
-        }
-      });
-      if (readers_.empty()) continue;
-      inputs.add(products_, quantized_inputs_[i].x.view(), original.view(), wanted.view());
+      InputStatistics& sums = i < paths_.held_out ? inputs.held_out : inputs.fitted;
+      advance(i, paths_.original[i], original_inputs_[i], call,
+              [&](int, const MatmulArgs& args) { compare_call(i, args, sums); });
     }
     return inputs;
+  }
+
+  // Adds what a call of the original path on a chunk says, beside the input of the quantized one.
+  void compare_call(std::size_t chunk, const MatmulArgs& args, InputStatistics& sums) {
+    for (const MatmulOutput& output : args.outputs) {
+      const LinearSite* linear = block_.linear_of(output.weight);
+      if (linear != nullptr) readers_.push_back(linear);
+    }
+    if (readers_.empty()) return;
+    const bool streams = args.outputs[0].out.data == paths_.original[chunk].view().data;
+    BL_CHECK(streams == args.epilogue.accumulate);
+    const TensorView& x = quantized_inputs_[chunk].x.view();
+    if (!streams && (readers_.size() > 1 || readers_[0]->out() >= readers_[0]->in())) {
+      return sums.add(products_, x, args.x, {});
+    }
+    BL_CHECK(readers_.size() == 1);
+    const TensorView* stream = streams ? &paths_.quantized[chunk].view() : nullptr;
+    sums.add(products_, x, {}, wanted_output(products_, args, stream).view());
   }
 
   // Σ xᵀy of a linear with its wanted output y.
@@ -166,33 +194,51 @@ class BlockQuantizer {
   }
 
   // The linears that read one input.
-  void quantize_readers(InputStatistics inputs, std::vector<QuantizedLinear>& results) {
+  void quantize_readers(CallStatistics inputs, std::vector<QuantizedLinear>& results) {
     if (readers_.empty()) return;
-    const OrderedHessian hessian =
-        order_hessian(products_, inputs.hessian.view(), inputs.tokens, options_.damping,
-                      rounder_.slot_order(inputs.hessian.view().rows()));
+    const TensorView& sum = inputs.fitted.hessian.view();
+    const OrderedHessian hessian = order_hessian(products_, sum, inputs.fitted.tokens,
+                                                 options_.damping, rounder_.slot_order(sum.rows()));
     for (const LinearSite* linear : readers_) {
-      const Tensor cross = cross_of(inputs, *linear);
-      results.push_back(quantize(*linear, hessian, &cross));
+      Wanted wanted = wanted_weights(products_, *linear, hessian);
+      const double kept = correct(*linear, hessian, inputs, wanted);
+      results.push_back(quantize(*linear, hessian, wanted));
+      results.back().kept_correction = kept;
     }
+  }
+
+  // Moves the wanted weights toward the wanted outputs. Returns the share of the correction that
+  // the rows held out allow.
+  double correct(const LinearSite& linear, const OrderedHessian& hessian, CallStatistics& inputs,
+                 Wanted& wanted) {
+    if (options_.correction == 0.0) return 1.0;
+    const Tensor change =
+        correction_of(products_, linear, hessian, cross_of(inputs.fitted, linear).view(), wanted);
+    const Tensor held_out_cross = cross_of(inputs.held_out, linear);
+    const CorrectionGuard guard{products_, hessian.perm, inputs.held_out.hessian.view(),
+                                held_out_cross.view()};
+    const double kept = guard.kept_share(wanted.weights.view(), change.view(), options_.correction);
+    add_scaled(wanted.weights.view(), change.view(),
+               static_cast<float>(options_.correction * kept));
+    return kept;
   }
 
   // Experts have no wanted outputs of the original path: there, other tokens may have chosen them.
   void quantize_experts(std::vector<QuantizedLinear>& results) {
-    ExpertPassArgs args{block_, products_, quantized_inputs_, options_.damping};
+    const auto fitted = std::span(quantized_inputs_).subspan(paths_.held_out);
+    ExpertPassArgs args{block_, products_, fitted, options_.damping};
     args.slot_order = [&](std::int64_t in) { return rounder_.slot_order(in); };
     for_each_expert(args, [&](const LinearSite& linear, const OrderedHessian& hessian) {
-      results.push_back(quantize(linear, hessian, nullptr));
+      results.push_back(quantize(linear, hessian, wanted_weights(products_, linear, hessian)));
       return substitutes_.map()->at(linear.packed);
     });
   }
 
   QuantizedLinear quantize(const LinearSite& linear, const OrderedHessian& hessian,
-                           const Tensor* cross) {
-    const Wanted wanted = wanted_weights(products_, linear, hessian, cross, options_.correction);
+                           const Wanted& wanted) {
     LinearRounder::Result rounded =
         rounder_.round(products_, linear.key, hessian, wanted.weights.view());
-    substitutes_.add(linear, decoded_rows(rounded.matrix));
+    substitutes_.add(linear, weight_matrix(linear.key, rounded.matrix));
     return {linear.key, std::move(rounded.matrix), linear.out(), rounded.error, wanted.power};
   }
 
@@ -215,9 +261,9 @@ std::vector<QuantizedLinear> quantize_block(ModelPart& block, Backend& backend, 
 }
 
 void replay_block(ModelPart& block, Backend& backend, TwoPaths& paths,
-                  const std::map<std::string, std::vector<std::uint16_t>>& rows) {
+                  const std::map<std::string, WeightMatrix>& matrices) {
   Substitutes substitutes(backend);
-  for (const LinearSite& linear : block.linears()) substitutes.add(linear, rows.at(linear.key));
+  for (const LinearSite& linear : block.linears()) substitutes.add(linear, matrices.at(linear.key));
   CallPlan plan;
   plan.substitutes = substitutes.map();
   for (std::size_t i = 0; i < paths.chunks.size(); ++i) {
@@ -233,14 +279,14 @@ QuantizedLinear quantize_head(ModelPart& ends, Backend& backend, TwoPaths& paths
   CallPlan plan;
   plan.stop = 0;
   plan.before = [&](int, const MatmulArgs& args) { inputs.add(products, args.x); };
-  for (std::size_t i = 0; i < paths.chunks.size(); ++i) {
+  for (std::size_t i = paths.held_out; i < paths.chunks.size(); ++i) {
     ends.run_head(paths.chunks[i], paths.quantized[i].view(), plan,
                   [](std::int64_t, const TensorView&) {});
   }
   const LinearSite& head = ends.linears().front();
   const OrderedHessian hessian =
       order_hessian(products, inputs.hessian.view(), inputs.tokens, options.damping);
-  const Wanted wanted = wanted_weights(products, head, hessian, nullptr, 0.0);
+  const Wanted wanted = wanted_weights(products, head, hessian);
   Rounding::Result rounded =
       Rounding(products, hessian, wanted.weights.view()).run(groups, options.sweeps);
   return {head.key, std::move(rounded.matrix), head.out(), rounded.error, wanted.power};

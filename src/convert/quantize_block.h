@@ -6,7 +6,6 @@
 
 #include "convert/bit_plan.h"
 #include "convert/block_model.h"
-#include "convert/input_statistics.h"
 #include "convert/linear_rounder.h"
 
 namespace bl {
@@ -14,7 +13,8 @@ namespace bl {
 struct QuantizeOptions {
   double damping = 0.01;
   int sweeps = 2;
-  // How much of the error of what is already quantized the targets correct, from 0 to 1.
+  // How much of the error of what is already quantized the targets correct, from 0 to 1. A linear
+  // gets less where all of it would raise the error on the rows that are held out.
   double correction = 1.0;
 };
 
@@ -24,12 +24,15 @@ struct QuantizedLinear {
   std::int64_t out = 0;  // without padding
   double error = 0.0;    // the loss per token against the wanted output, after the sweeps
   double power = 0.0;    // the mean square of the wanted output, for a relative error
+  // The share of QuantizeOptions::correction that the rows held out allowed.
+  double kept_correction = 1.0;
 };
 
 // The hidden states of the calibration rows on their two ways through the model: as the original
 // has them, and as the model has them whose blocks so far are quantized.
 struct TwoPaths {
   std::vector<Chunk> chunks;
+  std::size_t held_out = 0;      // of the chunks, the first ones: no weight is fitted to them
   std::vector<Tensor> original;  // F32 [tokens, hidden] per chunk
   std::vector<Tensor> quantized;
 };
@@ -44,7 +47,7 @@ std::vector<QuantizedLinear> quantize_block(ModelPart& block, Backend& backend, 
 
 // Moves both paths behind a block whose linears are already quantized.
 void replay_block(ModelPart& block, Backend& backend, TwoPaths& paths,
-                  const std::map<std::string, std::vector<std::uint16_t>>& rows);
+                  const std::map<std::string, WeightMatrix>& matrices);
 
 // Quantizes the head by the final states of the quantized path.
 QuantizedLinear quantize_head(ModelPart& ends, Backend& backend, TwoPaths& paths,

@@ -40,13 +40,13 @@ std::string table_row(const std::vector<std::string>& cells, const char* cell = 
 
 std::string summary_table(std::span<const ConvertReport> reports) {
   std::string text = "<table>\n" + table_row({"rate", "bits per weight", "size", "predicted KL",
-                                              "KL of the calibration rows", "perplexity", "before"},
+                                              "KL of rows held out", "perplexity", "before"},
                                              "th");
   for (const ConvertReport& report : reports) {
     const OutputQuality& quality = report.quality;
     text += table_row({rate_name(report.target_bits), fmt::format("{:.4f}", report.bits_per_weight),
                        human_bytes(static_cast<double>(report.bytes)),
-                       fmt::format("{:.4f}", report.predicted_kl),
+                       has_prediction(report) ? fmt::format("{:.4f}", report.predicted_kl) : "–",
                        fmt::format("{:.5f} ± {:.5f}", quality.kl, quality.kl_error),
                        fmt::format("{:.4f}", quality.quantized_perplexity),
                        fmt::format("{:.4f}", quality.original_perplexity)});
@@ -94,9 +94,13 @@ std::string section_of(const ConvertReport& report) {
                         report.bound);
   }
   text += fmt::format(
-      "Perplexity and KL divergence are those of {} positions of the calibration rows. The weights "
-      "were fitted to these rows, so other text loses more.</p>\n",
-      report.quality.positions);
+      "The weights were fitted to {} tokens. Perplexity and KL divergence are those of {} "
+      "positions "
+      "of {} rows that were held out. {} of {} linears correct less of earlier errors than was "
+      "asked "
+      "for, because more would have raised the error on these rows.</p>\n",
+      report.fitted_tokens, report.quality.positions, report.held_out_rows,
+      weakened_corrections(report), report.linears.size());
   return text + plots_of(report) + linears_table(report) + "</section>\n";
 }
 

@@ -92,11 +92,16 @@ class GroupPass {
   }
 
   void pass_on(std::int64_t k, const ColumnPanel& panel) {
-    for (std::int64_t j = k + 1; j < block_.first_slot + block_.slots; ++j) {
-      const float factor = hessian_.u_transposed.view().row<const float>(j)[k];
-      float* to = work(j, panel);
-      for (std::int64_t c = 0; c < panel.columns; ++c) to[c] -= factor * error_[c];
-    }
+    const std::int64_t rows = block_.first_slot + block_.slots - (k + 1);
+    if (rows == 0) return;
+    const TensorView& u = hessian_.u_transposed.view();
+    fitting_kernels().update_panel({.to = work(k + 1, panel),
+                                    .stride = state_.work.view().row_stride,
+                                    .factors = u.row<const float>(k + 1) + k,
+                                    .factor_stride = u.row_stride,
+                                    .rows = rows,
+                                    .step = error_,
+                                    .columns = panel.columns});
   }
 
   RoundingState& state_;

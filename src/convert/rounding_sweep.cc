@@ -56,13 +56,16 @@ class BlockSweep {
     return h_.row<const float>(block_.first_slot + a)[block_.first_slot + b];
   }
 
-  // Adds H · Δ for a change of slot r, delta_[c] per column, to the block's residuals.
+  // Adds H · Δ for a change of slot r, minus_delta_[c] = −Δ per column, to the block's residuals.
   void apply(std::int64_t r) {
-    for (std::int64_t j = 0; j < block_.slots; ++j) {
-      const float factor = h(j, r);
-      float* to = residual(j);
-      for (std::int64_t c = 0; c < panel_.columns; ++c) to[c] += factor * delta_[c];
-    }
+    const float* row = h_.row<const float>(block_.first_slot + r);  // H is symmetric
+    fitting_kernels().update_panel({.to = residual(0),
+                                    .stride = kPanelColumns,
+                                    .factors = row + block_.first_slot,
+                                    .factor_stride = 1,
+                                    .rows = block_.slots,
+                                    .step = minus_delta_,
+                                    .columns = panel_.columns});
   }
 
   // q − zero of each column in slot r.
@@ -118,7 +121,7 @@ class BlockSweep {
       for (std::int64_t c = 0; c < panel_.columns; ++c) {
         const auto lane = static_cast<std::size_t>(c);
         const float value = half_to_float(float_to_half(steps[lane] * grids_.scale[lane]));
-        delta_[c] = value - values(r)[c];
+        minus_delta_[c] = values(r)[c] - value;
         values(r)[c] = value;
       }
       apply(r);
@@ -131,7 +134,7 @@ class BlockSweep {
     std::uint8_t* own = codes(r);
     bool changed = false;
     for (std::int64_t c = 0; c < panel_.columns; ++c) {
-      delta_[c] = 0.0f;
+      minus_delta_[c] = 0.0f;
       const float scale = grids_.scale[static_cast<std::size_t>(c)];
       const float zero = grids_.zero[static_cast<std::size_t>(c)];
       if (scale <= 0.0f) continue;
@@ -140,7 +143,7 @@ class BlockSweep {
       const auto stored = static_cast<std::uint8_t>(static_cast<int>(code + zero));
       if (stored == own[c]) continue;
       const float value = half_to_float(float_to_half(code * scale));
-      delta_[c] = value - values(r)[c];
+      minus_delta_[c] = values(r)[c] - value;
       values(r)[c] = value;
       own[c] = stored;
       changed = true;
@@ -155,7 +158,7 @@ class BlockSweep {
   std::vector<float> residual_;  // [block slots, kPanelColumns]
   std::vector<float> before_;    // the values before the sweep
   ColumnGrids grids_;            // of the group that is being worked on
-  float delta_[kPanelColumns] = {};
+  float minus_delta_[kPanelColumns] = {};
 };
 
 }  // namespace

@@ -104,7 +104,7 @@ void measure_curves(const GroupPanel& panel, std::int64_t first, ErrorCurves& cu
   }
 }
 
-std::uint16_t choose_scale_max(const ErrorCurves& curves) {
+std::uint16_t choose_scale_max(Products& products, const ErrorCurves& curves) {
   constexpr int kTries = 18;
   std::vector<float> wanted(curves.base.size());
   float largest = 0.0f;
@@ -112,20 +112,21 @@ std::uint16_t choose_scale_max(const ErrorCurves& curves) {
     wanted[c] = best_scale(curves, c);
     largest = std::max(largest, wanted[c]);
   }
-  std::uint16_t best = 0;
-  double least = std::numeric_limits<double>::infinity();
-  for (int attempt = 0; attempt < kTries && largest > 0.0f; ++attempt) {
+  if (largest <= 0.0f) return 0;
+  const auto bits_of = [&](std::int64_t attempt) {
     const float ratio = std::exp2(static_cast<float>(3 - attempt) / 16.0f);
-    const std::uint16_t bits = float_to_half(std::min(largest * ratio, 65504.0f));
-    const float exact = 256.0f * exl2_group_scale(bits);
-    if (exact <= 0.0f) continue;
-    const double error = error_of_max(curves, wanted, exact);
-    if (error < least) {
-      least = error;
-      best = bits;
+    return float_to_half(std::min(largest * ratio, 65504.0f));
+  };
+  std::array<double, kTries> errors;
+  products.parallel(kTries, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const float exact = 256.0f * exl2_group_scale(bits_of(i));
+      errors[static_cast<std::size_t>(i)] = exact > 0.0f ? error_of_max(curves, wanted, exact)
+                                                         : std::numeric_limits<double>::infinity();
     }
-  }
-  return best;
+  });
+  const auto best = std::min_element(errors.begin(), errors.end());
+  return std::isfinite(*best) ? bits_of(best - errors.begin()) : 0;
 }
 
 void choose_scale_codes(const GroupPanel& panel, std::int64_t first, const ErrorCurves& curves,

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "base/error.h"
+#include "base/seconds_since.h"
 #include "engine/kept_samplers.h"
 #include "engine/sequence.h"
 
@@ -17,10 +18,6 @@ constexpr double kNewPrice = 0.2;
 
 void add_price(double& mean, double seconds) {
   mean += (mean == 0 ? 1 : kNewPrice) * (seconds - mean);
-}
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
 }  // namespace

@@ -2,16 +2,14 @@
 
 #include <algorithm>
 
+#include "base/seconds_since.h"
+
 namespace bl::server {
 namespace {
 
 constexpr double kMsInSecond = 1e3;
 
 double per(double amount, double count) { return count > 0 ? amount / count : 0; }
-
-double seconds_since(std::chrono::steady_clock::time_point then) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - then).count();
-}
 
 }  // namespace
 

@@ -201,11 +201,12 @@ TEST_F(SelfCalibratedConversion, TakesConversationsFromAFile) {
   messages.push_back({{"role", "assistant"}, {"content", "b"}});
   EXPECT_EQ(render_conversation(session->text(), messages), "<s><|user|>a<|bot|>b</s>");
   std::string lines;
-  // Rendered, these are 6 · 41 tokens, too few for 4 rows of 64; joined, they would be 8 · 41.
+  // Rendered, these are 6 · 41 tokens, too few for 4 rows of 64 and one to hold out, but not for 2;
+  // joined, they would be 8 · 41.
   for (int i = 0; i < 41; ++i) lines += json_text(OrderedJson{{"messages", messages}}) + "\n";
   write_file_atomically(root_ / "chats.jsonl", lines);
   EXPECT_EQ(convert({"-c", (root_ / "chats.jsonl").string()}).status, 1);
-  const ProgramResult result = convert({"-c", (root_ / "chats.jsonl").string(), "-r", "3"});
+  const ProgramResult result = convert({"-c", (root_ / "chats.jsonl").string(), "-r", "2"});
   ASSERT_EQ(result.status, 0) << result.err;
   const Json config = read_json_file(root_ / "out" / "config.json");
   EXPECT_EQ(config.at("quantization_config").at("calibration").at("dataset"), "chats.jsonl");

@@ -51,12 +51,12 @@ TEST_F(ConvertCommand, MakesSeveralRatesAndOneReport) {
   EXPECT_EQ(json["results"][1]["target_bits"], 5.0);
   EXPECT_EQ(json["results"][1]["folder"], (root_ / "out-5.0bpw").string());
   EXPECT_EQ(json["results"][1]["bytes"], weights("out-5.0bpw").size());
-  EXPECT_GT(json["results"][0]["calibration"]["kl"], json["results"][1]["calibration"]["kl"]);
+  EXPECT_GT(json["results"][0]["held_out"]["kl"], json["results"][1]["held_out"]["kl"]);
   EXPECT_TRUE(contains(read_file(root_ / "page.html"), "<h2>3.5bpw</h2>"));
   // What will be done is said first; a random model has no sensible perplexity.
   EXPECT_TRUE(contains(result.err, "measured once; 3.5bpw, 5.0bpw")) << result.err;
   EXPECT_TRUE(contains(result.err, "of calibration")) << result.err;
-  EXPECT_TRUE(contains(result.err, "warning: 3.5bpw: the perplexity of the calibration rows"))
+  EXPECT_TRUE(contains(result.err, "warning: 3.5bpw: the perplexity of the rows held out"))
       << result.err;
   // Again, and with one result gone: what is there stays, and the report is the same.
   const std::string before = weights("out-3.5bpw");
@@ -164,7 +164,7 @@ TEST_F(ConvertCommand, ReadsMeasurementsOfTheReference) {
   ASSERT_EQ(result.status, 0) << result.err;
   const Json report = parse_json(result.out, "the report").at("results").at(0);
   EXPECT_EQ(report.at("predicted_kl"), nullptr);
-  EXPECT_GT(report.at("calibration").at("kl"), 0.0);
+  EXPECT_GT(report.at("held_out").at("kl"), 0.0);
   std::set<int> widths;
   for (const Json& linear : report.at("linears")) {
     if (linear.at("key") != "lm_head") widths.insert(static_cast<int>(linear.at("bits")));

@@ -241,6 +241,37 @@ TEST_F(ModelCommands, DistanceToItselfIsNothing) {
   EXPECT_EQ(result.err, "");
 }
 
+// Each model's line has its size and what eval kld says of it; the plot has a point for each.
+TEST_F(ModelCommands, ComparesSeveralModels) {
+  write_file_atomically(work_ / "text", std::string(100, 'q') + "uick");
+  const fs::path other = work_ / "other<model>";
+  fs::create_directories(other);
+  for (const auto& entry : fs::directory_iterator(model_)) fs::copy(entry.path(), other);
+  const std::vector<std::string> common{"--base",       model_,  "--backend", "ref",    "--text",
+                                        work_ / "text", "--ctx", "32",        "--rows", "2"};
+  const auto run = [&](std::vector<std::string> words) {
+    words.insert(words.end(), common.begin(), common.end());
+    return run_program(words);
+  };
+  const ProgramResult table = run({"eval", "compare", model_, other});
+  ASSERT_EQ(table.status, 0) << table.err;
+  EXPECT_EQ(std::count(table.out.begin(), table.out.end(), '\n'), 3) << table.out;
+  EXPECT_NE(table.out.find("other<model>"), std::string::npos) << table.out;
+  const fs::path plot = work_ / "plot.svg";
+  const ProgramResult json = run({"eval", "compare", other, model_, "--plot", plot, "--json"});
+  ASSERT_EQ(json.status, 0) << json.err;
+  const Json models = parse_json(json.out, "stdout").at("models");
+  ASSERT_EQ(models.size(), 2u);
+  EXPECT_EQ(models[0]["model"], other.string());
+  EXPECT_EQ(models[0]["tokens"], 64);
+  EXPECT_GT(models[0]["bytes"], 0);
+  EXPECT_EQ(models[0]["bytes"], models[1]["bytes"]);
+  EXPECT_NEAR(models[1]["kld"].get<double>(), 0, 1e-6);
+  EXPECT_NE(read_file(plot).find("</svg>"), std::string::npos);
+  EXPECT_EQ(run({"eval", "compare"}).status, 2);
+  EXPECT_NE(run({"eval", "compare", work_ / "none"}).err.find("there is no"), std::string::npos);
+}
+
 TEST_F(ModelCommands, EvalRowsThatAreNotThereAreAnError) {
   write_file_atomically(work_ / "text", "short");
   const ProgramResult none = run_program(

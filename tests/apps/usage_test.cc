@@ -22,9 +22,10 @@ void expect_one_error_line(const ProgramResult& result) {
 // All commands, in words.
 const std::vector<std::vector<std::string>>& all_commands() {
   static const std::vector<std::vector<std::string>> kAll{
-      {"run"},         {"chat"},        {"batch"},          {"inspect"}, {"bench"},
-      {"eval", "ppl"}, {"eval", "kld"}, {"bench", "serve"}, {"import"},  {"lora", "merge"},
-      {"tokenize"},    {"detokenize"},  {"template"},       {"logits"},  {"dequant"}};
+      {"run"},           {"chat"},        {"batch"},           {"inspect"},        {"bench"},
+      {"eval", "ppl"},   {"eval", "kld"}, {"eval", "compare"}, {"bench", "serve"}, {"import"},
+      {"lora", "merge"}, {"tokenize"},    {"detokenize"},      {"template"},       {"logits"},
+      {"dequant"}};
   return kAll;
 }
 

@@ -61,10 +61,12 @@ TEST_F(CalibrationTest, GivesEachFileItsShare) {
 TEST_F(CalibrationTest, RendersMessages) {
   tokenizer_ = make_word_tokenizer({"a", "b", "Ġ", "Ċ"}, {"ab"});
   constexpr std::int32_t kSpecial = 4;
-  const auto file = write("chats.jsonl",
-                          "{\"text\": \"ab\"}\n"
-                          "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}\n"
-                          "{\"text\": \"b\"}\n");
+  // Twice, so that there is a row to hold out, which is the same.
+  const std::string lines =
+      "{\"text\": \"ab\"}\n"
+      "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}\n"
+      "{\"text\": \"b\"}\n";
+  const auto file = write("chats.jsonl", lines + lines);
   const auto read_one = [&](std::function<std::string(const OrderedJson&)> render,
                             std::int64_t length) {
     const CalibrationArgs args{.tokenizer = *tokenizer_,
@@ -96,6 +98,32 @@ TEST_F(CalibrationTest, ReadsParquet) {
   std::string all;
   for (const auto& row : rows.rows) all += tokenizer_->decode(row, false);
   EXPECT_NE(all.find("row"), std::string::npos) << all;
+}
+
+// Rows that are held out are no others' rows, and the seed
+// chooses them.
+TEST_F(CalibrationTest, HoldsRowsOut) {
+  std::string text;
+  for (int i = 0; i < 2000; ++i) text += (i * i * i) % 11 < 5 ? "a " : "b ";
+  const auto file = write("c.txt", text);
+  EXPECT_EQ(held_out_beside(1), 1);
+  EXPECT_EQ(held_out_beside(64), 2);
+  const Calibration some = read({{file}}, 64, 7);
+  EXPECT_EQ(some.rows.size(), 64u);
+  EXPECT_EQ(some.held_out.size(), 2u);
+  EXPECT_EQ(some.held_out_tokens(), 16);
+  EXPECT_EQ(some.held_out, read({{file}}, 64, 7).held_out);
+  EXPECT_NE(some.held_out, read({{file}}, 64, 8).held_out);
+  // All rows of a file: each is there once, on one side.
+  const auto ids = tokenizer_->encode(words("a", 64) + words("b", 8), {.add_special = false});
+  const auto other = write("d.txt", words("a", 64) + words("b", 8));
+  const Calibration all = read({{other}}, std::ssize(ids) / 8 - 1);
+  std::vector<std::vector<std::int32_t>> seen = all.rows, expected;
+  seen.insert(seen.end(), all.held_out.begin(), all.held_out.end());
+  for (auto at = ids.begin(); ids.end() - at >= 8; at += 8) expected.emplace_back(at, at + 8);
+  std::sort(seen.begin(), seen.end());
+  std::sort(expected.begin(), expected.end());
+  EXPECT_EQ(seen, expected);
 }
 
 TEST_F(CalibrationTest, DependsOnTheSeedAlone) {

@@ -45,17 +45,18 @@ class Conversion : public testing::Test {
                                            const std::vector<double>& rates) {
     const auto backend = open_backend("cpu", {.threads = settings.threads});
     int calls = 0;
-    const ConvertArgs args{.backend = *backend,
-                           .files = files_,
-                           .calibration = rows_,
-                           .work = root_ / (name + "-job"),
+    const ConvertArgs args{.job = {.backend = *backend,
+                                   .files = files_,
+                                   .calibration = rows_,
+                                   .work = root_ / (name + "-job"),
+                                   .quantize = {.correction = settings.correction},
+                                   .source = "tiny",
+                                   .progress =
+                                       [&](const std::string&, std::int64_t, std::int64_t) {
+                                         if (calls++ >= settings.stop_after) throw Stopped();
+                                       }},
                            .head_bits = settings.head_bits,
-                           .measure_rows = 2,
-                           .quantize = {.correction = settings.correction},
-                           .source = "tiny",
-                           .progress = [&](const std::string&, std::int64_t, std::int64_t) {
-                             if (calls++ >= settings.stop_after) throw Stopped();
-                           }};
+                           .measure_rows = 2};
     Converter converter(args);
     std::vector<ConvertReport> reports;
     for (const double bits : rates) {
@@ -193,7 +194,7 @@ TEST_F(Conversion, ReportsTheQualityOfTheWholeModel) {
   for (const ConvertReport& report : reports) {
     const OutputQuality& quality = report.quality;
     ASSERT_EQ(quality.block_errors.size(), 2u);
-    EXPECT_EQ(quality.positions, 6 * 95);  // all but the last of each row
+    EXPECT_EQ(quality.positions, 2 * 95);  // all but the last of each row held out
     EXPECT_GT(quality.kl_error, 0.0);
     EXPECT_LT(quality.kl_error, quality.kl);
     EXPECT_GT(quality.original_perplexity, 200.0);  // random rows of 256 tokens
@@ -213,18 +214,17 @@ TEST_F(Conversion, ReportsTheQualityOfTheWholeModel) {
 
 // The mean and the perplexities against what the written model itself says.
 TEST_F(Conversion, QualityIsThatOfTheWrittenModel) {
-  rows_.rows.resize(3);
   const ConvertReport report = convert("said", {.bits = 3.0});
   const auto logits = [&](const ModelFiles& files) {
     GoldenRun run("cpu", files, CacheType::kF32);
-    return run.logits(rows_.rows);
+    return run.logits(rows_.held_out);
   };
   const auto base = logits(files_), other = logits(open_model_folder(root_ / "said"));
   double kl = 0.0, surprise = 0.0;
   std::int64_t n = 0;
-  for (std::size_t row = 0; row < rows_.rows.size(); ++row) {
-    const std::size_t vocab = base[row].size() / rows_.rows[row].size();
-    for (std::size_t at = 0; at + 1 < rows_.rows[row].size(); ++at, ++n) {
+  for (std::size_t row = 0; row < rows_.held_out.size(); ++row) {
+    const std::size_t vocab = base[row].size() / rows_.held_out[row].size();
+    for (std::size_t at = 0; at + 1 < rows_.held_out[row].size(); ++at, ++n) {
       const float* p = base[row].data() + at * vocab;
       const float* q = other[row].data() + at * vocab;
       double p_sum = 0.0, q_sum = 0.0;
@@ -235,13 +235,39 @@ TEST_F(Conversion, QualityIsThatOfTheWrittenModel) {
       for (std::size_t i = 0; i < vocab; ++i) {
         kl += std::exp(p[i]) / p_sum * (p[i] - std::log(p_sum) - q[i] + std::log(q_sum));
       }
-      surprise -= q[static_cast<std::size_t>(rows_.rows[row][at + 1])] - std::log(q_sum);
+      surprise -= q[static_cast<std::size_t>(rows_.held_out[row][at + 1])] - std::log(q_sum);
     }
   }
   EXPECT_EQ(report.quality.positions, n);
   EXPECT_NEAR(report.quality.kl, kl / static_cast<double>(n), 0.01 * report.quality.kl);
   EXPECT_NEAR(report.quality.quantized_perplexity, std::exp(surprise / static_cast<double>(n)),
               0.01 * report.quality.quantized_perplexity);
+}
+
+// Rows that are held out take part in nothing but the figures and the guard of corrections.
+TEST_F(Conversion, HeldOutRowsAreNotFitted) {
+  const ConvertReport before = convert("before", {.correction = 0.0});
+  std::swap(rows_.held_out[0][5], rows_.held_out[0][9]);
+  rows_.held_out.push_back(rows_.held_out[1]);
+  const ConvertReport after = convert("after", {.correction = 0.0});
+  EXPECT_EQ(bytes_of("before"), bytes_of("after"));
+  EXPECT_NE(before.quality.kl, after.quality.kl);
+  EXPECT_EQ(after.held_out_rows, 3);
+  EXPECT_EQ(after.held_out_tokens, 3 * 96);
+  EXPECT_EQ(after.fitted_tokens, 6 * 96);
+}
+
+// Corrections that are derived from hardly any rows are mostly weakened, which loses less on other
+// rows than taking them whole.
+TEST_F(Conversion, WeakensCorrectionsThatRowsHeldOutContradict) {
+  const Calibration all = random_rows(30, 96, kIds);
+  rows_.rows.resize(2);
+  const ConvertReport few = convert("few", {.bits = 3.0});
+  rows_.rows = all.rows;
+  const ConvertReport many = convert("many", {.bits = 3.0});
+  EXPECT_GT(weakened_corrections(few), 7);
+  EXPECT_LT(weakened_corrections(many), weakened_corrections(few));
+  EXPECT_LT(many.quality.kl, few.quality.kl);
 }
 
 TEST_F(Conversion, RefusesAModelThatIsQuantized) {

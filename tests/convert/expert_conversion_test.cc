@@ -2,32 +2,19 @@
 
 #include <gtest/gtest.h>
 
-#include <random>
-
 #include "../model/golden.h"
 #include "backend/registry.h"
 #include "convert/converter.h"
 #include "convert/expert_pass.h"
 #include "format/load_weight_matrix.h"
 #include "format/safetensors_folder.h"
+#include "random_rows.h"
 #include "support/data.h"
 
 namespace bl::test {
 namespace {
 
 namespace fs = std::filesystem;
-
-Calibration random_rows(std::size_t rows, std::int64_t length, unsigned different) {
-  std::mt19937 random(7);
-  Calibration result;
-  for (std::size_t r = 0; r < rows; ++r) {
-    auto& row = result.rows.emplace_back();
-    for (std::int64_t i = 0; i < length; ++i) {
-      row.push_back(static_cast<std::int32_t>(random() % different));
-    }
-  }
-  return result;
-}
 
 class ExpertConversion : public testing::TestWithParam<const char*> {
  protected:
@@ -37,13 +24,12 @@ class ExpertConversion : public testing::TestWithParam<const char*> {
     const auto backend = open_backend("cpu", {.threads = 2});
     const fs::path out = root_ / name;
     fs::create_directories(out);
-    const ConvertArgs args{.backend = *backend,
-                           .files = files_,
-                           .calibration = rows,
-                           .work = root_ / (name + "-job"),
-                           .measure_rows = 1,
-                           .source = GetParam(),
-                           .progress = {}};
+    const ConvertArgs args{.job = {.backend = *backend,
+                                   .files = files_,
+                                   .calibration = rows,
+                                   .work = root_ / (name + "-job"),
+                                   .source = GetParam()},
+                           .measure_rows = 1};
     Converter converter(args);
     converter.quantize(bits);
     return converter.write(bits, out, std::uint64_t{1} << 30);

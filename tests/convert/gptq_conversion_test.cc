@@ -34,21 +34,22 @@ class GptqConversionTest : public testing::Test {
     std::uint64_t shard_bytes = std::uint64_t{1} << 30;
   };
 
-  GptqReport convert(const std::string& name, const Settings& settings) {
+  ConvertReport convert(const std::string& name, const Settings& settings) {
     const auto backend = open_backend("cpu", {.threads = 2});
     const fs::path out = root_ / name;
     fs::create_directories(out);
     int calls = 0;
-    const GptqConvertArgs args{.backend = *backend,
-                               .files = files_,
-                               .calibration = rows_,
-                               .work = root_ / (name + "-job"),
-                               .layout = settings.layout,
-                               .quantize = {},
-                               .source = "tiny",
-                               .progress = [&](const std::string&, std::int64_t, std::int64_t) {
-                                 if (calls++ >= settings.stop_after) throw StoppedHere();
-                               }};
+    const GptqConvertArgs args{.job = {.backend = *backend,
+                                       .files = files_,
+                                       .calibration = rows_,
+                                       .work = root_ / (name + "-job"),
+                                       .source = "tiny",
+                                       .progress =
+                                           [&](const std::string&, std::int64_t, std::int64_t) {
+                                             if (calls++ >= settings.stop_after)
+                                               throw StoppedHere();
+                                           }},
+                               .layout = settings.layout};
     GptqConverter converter(args);
     converter.quantize();
     return converter.write(out, settings.shard_bytes);
@@ -67,10 +68,15 @@ class GptqConversionTest : public testing::Test {
 
 TEST_F(GptqConversionTest, WritesAModelThatSaysNearlyTheSame) {
   files_.config["dtype"] = "bfloat16";
-  const GptqReport report = convert("plain", {.layout = {.bits = 8, .group_size = 64}});
+  const ConvertReport report = convert("plain", {.layout = {.bits = 8, .group_size = 64}});
   EXPECT_GT(report.bits_per_weight, 8.0);
   EXPECT_LT(report.bits_per_weight, 9.0);
   EXPECT_EQ(report.linears.size(), 2u * 7u);
+  EXPECT_EQ(report.quality.block_errors.size(), 2u);
+  EXPECT_EQ(report.quality.positions, 2 * 63);  // of the two rows held out
+  EXPECT_GT(report.quality.kl, 0.0);
+  EXPECT_LT(report.quality.kl, 0.01);
+  EXPECT_FALSE(has_prediction(report));
   const ModelFiles converted = open_model_folder(root_ / "plain");
   for (const char* file : {"config.json", "quantize_config.json"}) {
     Json config = read_json_file(root_ / "plain" / file);
@@ -143,7 +149,7 @@ TEST_F(GptqConversionTest, AnIndependentReaderDecodesTheSame) {
         GptqLayout{.bits = 2, .group_size = -1, .symmetric = true},
         GptqLayout{.bits = 8, .group_size = 32, .symmetric = true, .act_order = true}}) {
     const std::string name = "python" + std::to_string(number++);
-    const GptqReport report = convert(name, {.layout = layout});
+    const ConvertReport report = convert(name, {.layout = layout});
     const ModelFiles converted = open_model_folder(root_ / name);
     std::map<std::string, std::vector<std::uint16_t>> decoded;
     std::vector<TensorPlan> plans;

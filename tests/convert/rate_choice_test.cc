@@ -16,8 +16,8 @@ namespace fs = std::filesystem;
 
 Calibration simple_rows() {
   Calibration result;
-  for (std::int32_t r = 0; r < 3; ++r) {
-    auto& row = result.rows.emplace_back();
+  for (std::int32_t r = 0; r < 4; ++r) {
+    auto& row = (r < 3 ? result.rows : result.held_out).emplace_back();
     for (std::int32_t i = 0; i < 64; ++i) row.push_back((i * i + 7 * r) % 256);
   }
   return result;
@@ -43,12 +43,12 @@ class RateChoice : public testing::Test {
   ModelFiles files_ = open_model_folder(make_tiny_model("rates-model"));
   Calibration rows_ = simple_rows();
   std::unique_ptr<Backend> backend_ = open_backend("cpu", {.threads = 2});
-  ConvertArgs args_{.backend = *backend_,
-                    .files = files_,
-                    .calibration = rows_,
-                    .work = root_ / "job",
-                    .measure_rows = 2,
-                    .source = "tiny"};
+  ConvertArgs args_{.job = {.backend = *backend_,
+                            .files = files_,
+                            .calibration = rows_,
+                            .work = root_ / "job",
+                            .source = "tiny"},
+                    .measure_rows = 2};
   Converter converter_{args_};
 };
 

@@ -19,10 +19,13 @@ ConvertReport make_report(double original, double quantized) {
   report.target_bits = 4.0;
   report.bits_per_weight = 3.99;
   report.predicted_kl = 0.3;
-  report.linears = {{"model.layers.0.self_attn.q_proj", 4.0, 0.01, 0.05, 300, 0},
-                    {"model.layers.0.mlp.down_proj", 3.0, 0.02, 0.1, 100, 0},
-                    {"model.layers.1.mlp.down_proj", 5.0, 0.03, 0.15, 200, 1},
-                    {"lm_head", 6.3, 0.001, 0.0, 1000, 2}};
+  report.linears = {{"model.layers.0.self_attn.q_proj", 4.0, 0.01, 0.05, 1.0, 300, 0},
+                    {"model.layers.0.mlp.down_proj", 3.0, 0.02, 0.1, 0.25, 100, 0},
+                    {"model.layers.1.mlp.down_proj", 5.0, 0.03, 0.15, 1.0, 200, 1},
+                    {"lm_head", 6.3, 0.001, 0.0, 1.0, 1000, 2}};
+  report.fitted_tokens = 4096;
+  report.held_out_rows = 2;
+  report.held_out_tokens = 256;
   report.quality = {{0.25, 0.5}, 100, original, quantized, 0.02, 0.003};
   return report;
 }
@@ -52,8 +55,20 @@ TEST(ConvertReport, WarnsAboutPerplexities) {
   EXPECT_TRUE(has(perplexity_warning(make_report(9000, 9000)), "original model does not work"));
   EXPECT_EQ(to_json(make_report(10, 11)).at("warning"), "");
   EXPECT_TRUE(has(to_text(make_report(10, 11), "OUT"),
-                  "at 100 positions: perplexity 11.0000, 10.0000 before; KL divergence 0.02000 ± "
+                  "fitted to 4096 tokens; held out: 2 rows, 256 tokens, at 100 positions: "
+                  "perplexity 11.0000, 10.0000 before; KL divergence 0.02000 ± "
                   "0.00300"));
+}
+
+TEST(ConvertReport, SaysWhatTheRowsHeldOutRejected) {
+  const ConvertReport report = make_report(10, 11);
+  EXPECT_EQ(weakened_corrections(report), 1);
+  EXPECT_TRUE(has(to_text(report, "OUT"), "1 of 4 linears correct less of earlier errors"));
+  const Json json = to_json(report);
+  EXPECT_EQ(json.at("weakened_corrections"), 1);
+  EXPECT_EQ(json.at("held_out").at("rows"), 2);
+  EXPECT_EQ(json.at("held_out").at("tokens"), 256);
+  EXPECT_EQ(json.at("linears").at(1).at("kept_correction"), 0.25);
 }
 
 TEST(ConvertReport, QualityGoesThroughJson) {

@@ -134,8 +134,14 @@ TEST_P(RoundingTest, PackedTensorsDecodeToItsOwnMatrix) {
 
 INSTANTIATE_TEST_SUITE_P(Widths, RoundingTest, testing::Values(2, 3, 4, 6));
 
+class ScaleSearch : public testing::Test {
+ protected:
+  std::unique_ptr<Backend> backend_ = open_backend("cpu", {.threads = 2});
+  Products products_{*backend_};
+};
+
 // The code of each column is the best of all 16, or as good.
-TEST(ScaleSearch, FindsTheBestCode) {
+TEST_F(ScaleSearch, FindsTheBestCode) {
   std::mt19937 random(9);
   std::normal_distribution<float> normal;
   constexpr std::int64_t kSlots = 64;
@@ -145,7 +151,7 @@ TEST(ScaleSearch, FindsTheBestCode) {
   const GroupPanel panel{weights.data(), kPanelColumns, kPanelColumns, importance, 3};
   ErrorCurves curves(kPanelColumns);
   measure_curves(panel, 0, curves);
-  const std::uint16_t scale_max = choose_scale_max(curves);
+  const std::uint16_t scale_max = choose_scale_max(products_, curves);
   std::vector<std::uint8_t> codes(kPanelColumns);
   choose_scale_codes(panel, 0, curves, scale_max, codes.data());
   const auto scales = column_scales(scale_max);
@@ -165,13 +171,13 @@ TEST(ScaleSearch, FindsTheBestCode) {
   }
 }
 
-TEST(ScaleSearch, LeavesAGroupOfZerosAtZero) {
+TEST_F(ScaleSearch, LeavesAGroupOfZerosAtZero) {
   const std::vector<float> weights(32 * kPanelColumns, 0.0f);
   const std::vector<float> importance(32, 1.0f);
   const GroupPanel panel{weights.data(), kPanelColumns, kPanelColumns, importance, 4};
   ErrorCurves curves(kPanelColumns);
   measure_curves(panel, 0, curves);
-  EXPECT_EQ(choose_scale_max(curves), 0);
+  EXPECT_EQ(choose_scale_max(products_, curves), 0);
 }
 
 }  // namespace

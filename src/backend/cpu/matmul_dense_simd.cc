@@ -78,6 +78,14 @@ inline void dot_block(const WeightRows& w, std::int64_t in, const FloatRows& x,
       }
     }
   }
+  if constexpr (Rows == 4) {
+    for (int c = 0; c < Columns; ++c) {
+      float four[4];
+      sum_four(sums[0][c], sums[1][c], sums[2][c], sums[3][c], four);
+      for (int r = 0; r < 4; ++r) write_value(out, place.row + r, place.column + c, four[r]);
+    }
+    return;
+  }
   for (int r = 0; r < Rows; ++r) {
     for (int c = 0; c < Columns; ++c) {
       write_value(out, place.row + r, place.column + c, sum(sums[r][c]));

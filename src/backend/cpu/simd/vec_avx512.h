@@ -51,6 +51,20 @@ inline float sum(F32x16 a) {
   return _mm_cvtss_f32(_mm_add_ss(four, _mm_movehdup_ps(four)));
 }
 
+// out[i] = sum(a_i) for four vectors, to the bit, in less than half of the instructions.
+inline void sum_four(F32x16 a0, F32x16 a1, F32x16 a2, F32x16 a3, float* out) {
+  const auto halves = [](__m512 x, __m512 y) {  // both halves of x, then of y, added up
+    return _mm512_add_ps(_mm512_shuffle_f32x4(x, y, 0x44), _mm512_shuffle_f32x4(x, y, 0xee));
+  };
+  const __m512 low = halves(a0.v, a1.v), high = halves(a2.v, a3.v);
+  __m512 four =
+      _mm512_add_ps(_mm512_shuffle_f32x4(low, high, 0x88), _mm512_shuffle_f32x4(low, high, 0xdd));
+  four = _mm512_add_ps(four, _mm512_permute_ps(four, 0x4e));
+  four = _mm512_add_ps(four, _mm512_permute_ps(four, 0xb1));
+  const __m512i first = _mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+  _mm_storeu_ps(out, _mm512_castps512_ps128(_mm512_permutexvar_ps(first, four)));
+}
+
 struct I32x16 {
   __m512i v;
   static I32x16 zero() { return {_mm512_setzero_si512()}; }

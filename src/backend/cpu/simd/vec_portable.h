@@ -84,6 +84,13 @@ inline float sum(F32x16 a) {
   }
   return a.v[0];
 }
+// out[i] = sum(a_i) for four vectors.
+inline void sum_four(F32x16 a0, F32x16 a1, F32x16 a2, F32x16 a3, float* out) {
+  out[0] = sum(a0);
+  out[1] = sum(a1);
+  out[2] = sum(a2);
+  out[3] = sum(a3);
+}
 
 struct I32x16 {
   std::int32_t v[16];

@@ -1,0 +1,25 @@
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "convert/log_sum.h"
+#include "convert/products.h"
+
+namespace bl {
+
+// The softmax of rows of logits, for KL divergences from them.
+class OutputDistributions {
+ public:
+  // `logits`: F32 [rows, vocab].
+  OutputDistributions(Products& products, const TensorView& logits);
+
+  std::int64_t rows() const { return p_.view().rows(); }
+  // D(row ‖ softmax(logits)) in nats. `sum`: that of `logits`, [vocab].
+  double divergence(std::int64_t row, const float* logits, const LogSum& sum) const;
+
+ private:
+  Tensor p_;                     // F32 [rows, vocab]
+  std::vector<double> entropy_;  // [rows] −Σ p · ln p
+};
+
+}  // namespace bl
