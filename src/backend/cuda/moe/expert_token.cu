@@ -30,13 +30,13 @@ struct SharedLayout {
   int pipeline_at = 0;
 };
 
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+
 // Loads eight bytes, so that read-only loads that follow find them in L1.
 __device__ __forceinline__ void touch(const uint2* at) {
   [[maybe_unused]] uint2 words;
   asm volatile("ld.global.nc.v2.u32 {%0, %1}, [%2];" : "=r"(words.x), "=r"(words.y) : "l"(at));
 }
-
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
 // The items of a CTA are adjacent.
 struct Items {
