@@ -287,6 +287,9 @@ TEST_P(Experts, Quantized) {
     for (const Case& c : std::vector<Case>{
              {.name = "one token", .tokens = 1, .experts = 20, .k = 8},
              {.name = "one token, one expert", .tokens = 1, .experts = 4, .k = 1, .biased = true},
+             {.name = "one token, fused", .tokens = 1, .fused = true, .biased = true},
+             {.name = "one token, not gated", .tokens = 1, .gated = false},
+             {.name = "one token, weights on its row", .tokens = 1, .on_input = true},
              {.name = "three tokens", .tokens = 3, .experts = 8, .k = 2, .on_input = true},
              {.name = "17 tokens", .tokens = 17, .experts = 20, .k = 4},
              {.name = "70 tokens", .tokens = 70, .experts = 20, .k = 8},
