@@ -69,7 +69,8 @@ Connection::Connection(std::shared_ptr<ConnectionContext> context,
       timer_(transport_->executor()),
       buffer_(kMostAhead + incoming_.size()) {
   context_->connections.fetch_add(1, std::memory_order_relaxed);
-  on_chunk_ = [](std::uint64_t, boost::beast::string_view extensions, error_code& code) {
+  on_chunk_ = [this](std::uint64_t size, boost::beast::string_view extensions, error_code& code) {
+    announced_ += size;
     if (extensions.size() > kMostChunkExtension || has_control_byte(extensions)) {
       code = error::bad_chunk_extension;
     }
@@ -96,6 +97,7 @@ void Connection::next_request() {
   state_ = State::kReading;
   header_checked_ = over_ = false;
   refusal_.reset();
+  announced_ = 0;
   parser_.emplace();
   parser_->header_limit(context_->limits.header_bytes);
   parser_->body_limit(context_->limits.body_bytes);
@@ -141,9 +143,8 @@ void Connection::on_read(error_code code, std::size_t bytes) {
 void Connection::parse() {
   if (!parser_->got_some()) wait(context_->limits.header_time);
   while (state_ == State::kReading && buffer_.size() > 0) {
-    error_code code;
-    const std::size_t used = parser_->put(buffer_.data(), code);
-    buffer_.consume(used);
+    error_code code = error::need_more;
+    if (!has_cut_last_chunk()) buffer_.consume(parser_->put(buffer_.data(), code));
     if (code == error::need_more) {
       // The buffer holds the beginning of a line of the header, a chunk or the trailers. A bare
       // line feed there never becomes right, and the parser would wait for more.
@@ -164,6 +165,14 @@ void Connection::parse() {
   }
   if (parser_->is_header_done()) wait(context_->limits.progress_time);
   read();
+}
+
+// Whether all that is there behind the body is the last chunk's line and one byte. Once Beast has
+// seen that line, it asserts that at least two bytes follow.
+bool Connection::has_cut_last_chunk() const {
+  const boost::beast::string_view text = text_of(buffer_);
+  return text.size() == 4 && text.starts_with("0\r\n") && parser_->is_header_done() &&
+         parser_->chunked() && parser_->get().body().size() == announced_;
 }
 
 void Connection::count_body() {

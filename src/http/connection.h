@@ -123,6 +123,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void wait(std::chrono::milliseconds time);
   void on_time();
   Request head_of_parser() const;
+  bool has_cut_last_chunk() const;
   void count_body();
 
   std::shared_ptr<ConnectionContext> context_;
@@ -135,6 +136,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::optional<Parser> parser_;
   // Beast calls it with the extensions of each chunk, and keeps a reference to it.
   std::function<void(std::uint64_t, boost::beast::string_view, error_code&)> on_chunk_;
+  std::uint64_t announced_ = 0;  // bytes of the body that the lines of chunks have promised
   State state_ = State::kReading;
   bool reading_ = false;
   bool writing_ = false;

@@ -123,6 +123,21 @@ TEST(HttpServer, AnswersPipelinedRequestsInOrder) {
   EXPECT_TRUE(client.read_answer().ends_with("GET /5 "));
 }
 
+TEST(HttpServer, ReadsChunksThatComeByteByByte) {
+  Echo echo;
+  for (const auto& [chunks, body] :
+       {std::pair{"0\r\n\r\n", ""}, std::pair{"4\r\n0\r\n\n\r\n0\r\n\r\n", "0\r\n\n"},
+        std::pair{"1\r\nx\r\n0\r\nA: b\r\n\r\n", "x"}}) {
+    RawClient client(echo.port());
+    client.send("POST /c HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
+    for (const char byte : std::string_view(chunks)) {
+      std::this_thread::sleep_for(3ms);
+      client.send(std::string(1, byte));
+    }
+    EXPECT_TRUE(client.read_answer().ends_with(std::string("POST /c ") + body)) << body;
+  }
+}
+
 TEST(HttpServer, SpeaksOldHttp) {
   Echo echo;
   RawClient plain(echo.port());
