@@ -116,8 +116,7 @@ ConvertEstimate estimate_conversion(const EstimateArgs& args) {
   };
   ConvertEstimate estimate;
   // A variant runs from its own block to the end: through half of the blocks on average.
-  const double variants =
-      linears * kSensitivityTokens * 2.0 * (0.5 * sizes.weights + sizes.head) / speed.flops;
+  const double variants = linears * kSensitivityTokens * (sizes.weights + sizes.head) / speed.flops;
   estimate.measure_seconds =
       kMeasuredRoundings * rounding + pass(static_cast<double>(args.measured_tokens)) + variants;
   // Each sweep goes over a linear as rounding does; both paths run twice, and inputs are correlated
