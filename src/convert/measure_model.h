@@ -11,7 +11,8 @@ namespace bl {
 // measured with at one width.
 inline constexpr int kMeasuredWidths[] = {8, 6, 5, 4, 3, 2};
 inline constexpr std::int32_t kOtherGroupSizes[] = {32, 128};
-// Positions at which the output's KL divergence is measured while one linear at a time is coarse.
+// Tokens that run through the model while one linear at a time is coarse; the KL divergence of the
+// output is measured at every second one.
 inline constexpr std::int64_t kSensitivityTokens = 256;
 
 struct MeasureArgs {
