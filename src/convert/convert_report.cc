@@ -13,6 +13,7 @@ namespace {
 
 constexpr double kDoubtfulPerplexity = 30.0;
 constexpr double kFailedPerplexity = 1000.0;
+constexpr double kKeptPerplexity = 2.0;  // times that of the original model
 
 // The name of a linear without what says which block it is in: "mlp.down_proj".
 std::string kind_of(const std::string& key) {
@@ -76,6 +77,7 @@ ConvertReport report_of(const ReportSource& source) {
   report.fitted_tokens = source.calibration.tokens();
   report.held_out_rows = std::ssize(source.calibration.held_out);
   report.held_out_tokens = source.calibration.held_out_tokens();
+  report.self_made = source.calibration.dataset == kGeneratedDataset;
   report.quality = source.folder.quality();
   double bits = 0.0, weights = 0.0;
   for (std::size_t part = 0; part < source.parts; ++part) {
@@ -143,6 +145,8 @@ std::string perplexity_warning(const ConvertReport& report) {
   const OutputQuality& quality = report.quality;
   if (quality.positions == 0) return {};
   if (quality.quantized_perplexity <= kDoubtfulPerplexity) return {};
+  const bool keeps = quality.quantized_perplexity < kKeptPerplexity * quality.original_perplexity;
+  if (report.self_made && keeps && quality.original_perplexity < kFailedPerplexity) return {};
   const std::string figures =
       fmt::format("the perplexity of the rows held out is {:.1f} ({:.1f} before quantization)",
                   quality.quantized_perplexity, quality.original_perplexity);

@@ -24,6 +24,7 @@ struct ConvertReport {
   std::int64_t fitted_tokens = 0;     // of the calibration
   std::int64_t held_out_rows = 0;     // that `quality` is of
   std::int64_t held_out_tokens = 0;
+  bool self_made = false;  // whether the model itself has written the calibration
   OutputQuality quality;
 };
 
@@ -62,7 +63,9 @@ struct KindReport {
 std::vector<KindReport> kinds_of(const ConvertReport& report);
 
 // What a user should know about the perplexities: above 30 something is wrong, and in the thousands
-// the model or the conversion does not work. Empty where nothing is.
+// the model or the conversion does not work. What the model itself has written is as surprising to
+// it as it draws, so that only what conversion adds counts there. Empty where nothing is to be
+// said.
 std::string perplexity_warning(const ConvertReport& report);
 
 Json to_json(const ConvertReport& report);

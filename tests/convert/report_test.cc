@@ -54,6 +54,14 @@ TEST(ConvertReport, WarnsAboutPerplexities) {
   EXPECT_TRUE(has(perplexity_warning(make_report(10, std::nan(""))), "the conversion failed"));
   EXPECT_TRUE(has(perplexity_warning(make_report(9000, 9000)), "original model does not work"));
   EXPECT_EQ(to_json(make_report(10, 11)).at("warning"), "");
+  ConvertReport self_made = make_report(46, 50);
+  self_made.self_made = true;
+  EXPECT_EQ(perplexity_warning(self_made), "");
+  self_made.quality.quantized_perplexity = 100;
+  EXPECT_TRUE(has(perplexity_warning(self_made), "100.0 (46.0 before"));
+  self_made.quality.original_perplexity = 5000;
+  self_made.quality.quantized_perplexity = 5100;
+  EXPECT_TRUE(has(perplexity_warning(self_made), "original model does not work"));
   EXPECT_TRUE(has(to_text(make_report(10, 11), "OUT"),
                   "fitted to 4096 tokens; held out: 2 rows, 256 tokens, at 100 positions: "
                   "perplexity 11.0000, 10.0000 before; KL divergence 0.02000 ± "
