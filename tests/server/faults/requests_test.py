@@ -112,7 +112,7 @@ class Constraints(FaultsTestCase):
                     status, answer = self.post("/v1/chat/completions", {**CHAT, **schema_form(schema), "max_tokens": 2})
                 seconds = time.monotonic() - began
                 self.assertIn(status, (200, 400), answer)
-                self.assertLess(seconds, 30)
+                self.assertLess(seconds, 90)  # that it ends at all, on a machine with other work, too
                 self.assertLess(poll.longest, 2)
                 if seconds > 1:
                     self.assertGreater(stream.events(), before, "the stream stood still meanwhile")
