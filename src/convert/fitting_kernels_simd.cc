@@ -9,13 +9,21 @@ namespace {
 
 // Vectors of GCC and Clang, in as many registers as the instruction set needs.
 constexpr std::int64_t kLanes = 16;
-using Floats [[gnu::vector_size(64), gnu::aligned(4), gnu::may_alias]] = float;
-using Doubles [[gnu::vector_size(64), gnu::aligned(8), gnu::may_alias]] = double;
+using Floats [[gnu::vector_size(64)]] = float;
+using Doubles [[gnu::vector_size(64)]] = double;
 
-Floats& at(float* p) { return *reinterpret_cast<Floats*>(p); }
-const Floats& at(const float* p) { return *reinterpret_cast<const Floats*>(p); }
-Doubles& at(double* p) { return *reinterpret_cast<Doubles*>(p); }
-const Doubles& at(const double* p) { return *reinterpret_cast<const Doubles*>(p); }
+// Vectors in memory, which is aligned for their elements alone. No function takes or returns a
+// vector by value: how that is done depends on the instruction set.
+struct [[gnu::packed, gnu::may_alias]] FloatsInMemory {
+  Floats vector;
+};
+struct [[gnu::packed, gnu::may_alias]] DoublesInMemory {
+  Doubles vector;
+};
+FloatsInMemory& at(float* p) { return *reinterpret_cast<FloatsInMemory*>(p); }
+const FloatsInMemory& at(const float* p) { return *reinterpret_cast<const FloatsInMemory*>(p); }
+DoublesInMemory& at(double* p) { return *reinterpret_cast<DoublesInMemory*>(p); }
+const DoublesInMemory& at(const double* p) { return *reinterpret_cast<const DoublesInMemory*>(p); }
 
 // A register block: rows of a and vectors of b, as many as the instruction set has registers for.
 constexpr int kBlockRows = BL_BLOCK_ROWS, kBlockVectors = BL_BLOCK_VECTORS;
@@ -51,7 +59,7 @@ void add_block(const OuterSum& sum, const Piece& piece, std::int64_t row, std::i
     // Rows of a lie pages apart, which no hardware prefetches.
     __builtin_prefetch(a + kAhead * sum.a_stride);
     Floats own[kBlockVectors];
-    for (int v = 0; v < kBlockVectors; ++v) own[v] = at(b + v * kLanes);
+    for (int v = 0; v < kBlockVectors; ++v) own[v] = at(b + v * kLanes).vector;
     for (int r = 0; r < kRows; ++r) {
       for (int v = 0; v < kBlockVectors; ++v) sums[r][v] += a[r] * own[v];
     }
@@ -60,14 +68,15 @@ void add_block(const OuterSum& sum, const Piece& piece, std::int64_t row, std::i
   float* out = sum.out + row * sum.out_stride + column;
   if (column + kBlockVectors * kLanes <= sum.columns) {
     for (int r = 0; r < kRows; ++r) {
-      for (int v = 0; v < kBlockVectors; ++v)
-        at(out + r * sum.out_stride + v * kLanes) += sums[r][v];
+      for (int v = 0; v < kBlockVectors; ++v) {
+        at(out + r * sum.out_stride + v * kLanes).vector += sums[r][v];
+      }
     }
     return;
   }
   float values[kRows][kBlockVectors * kLanes];
   for (int r = 0; r < kRows; ++r) {
-    for (int v = 0; v < kBlockVectors; ++v) at(&values[r][v * kLanes]) = sums[r][v];
+    for (int v = 0; v < kBlockVectors; ++v) at(&values[r][v * kLanes]).vector = sums[r][v];
     for (std::int64_t c = 0; column + c < sum.columns; ++c)
       out[r * sum.out_stride + c] += values[r][c];
   }
@@ -104,12 +113,14 @@ void update_some_rows(const RowsUpdate& update, std::int64_t row) {
       const double* from = update.from + k * update.from_stride + j;
       for (int r = 0; r < kRows; ++r) {
         const double factor = factors[r * update.factor_stride + k];
-        for (int v = 0; v < kVectors; ++v) sums[r][v] += factor * at(from + v * kWidth);
+        for (int v = 0; v < kVectors; ++v) sums[r][v] += factor * at(from + v * kWidth).vector;
       }
     }
     for (int r = 0; r < kRows; ++r) {
       double* own = to + r * update.to_stride + j;
-      for (int v = 0; v < kVectors; ++v) at(own + v * kWidth) -= sums[r][v];
+      for (int v = 0; v < kVectors; ++v) {
+        at(own + v * kWidth).vector -= sums[r][v];
+      }
     }
   }
   for (; j < update.n; ++j) {
@@ -135,8 +146,9 @@ void update_panel(const PanelUpdate& update) {
   for (std::int64_t r = 0; r < update.rows; ++r) {
     const float factor = update.factors[r * update.factor_stride];
     float* to = update.to + r * update.stride;
-    for (std::int64_t c = 0; c < update.columns; c += kLanes)
-      at(to + c) -= factor * at(update.step + c);
+    for (std::int64_t c = 0; c < update.columns; c += kLanes) {
+      at(to + c).vector -= factor * at(update.step + c).vector;
+    }
   }
 }
 
