@@ -14,6 +14,7 @@
 #include "api/request_error.h"
 #include "api/request_fields.h"
 #include "base/json.h"
+#include "base/seconds_since.h"
 #include "server/answer_meter.h"
 #include "server/chat_reply.h"
 #include "server/embedding_input.h"
@@ -42,10 +43,6 @@ void check_lengths(const Wanted& wanted) {
     if (std::ssize(ids) <= context) continue;
     throw openai::ContextOverflow(std::ssize(ids), context);
   }
-}
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 // Computes the vectors on the queue for slow work and hands them to `reply`.

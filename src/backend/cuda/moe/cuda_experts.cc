@@ -114,4 +114,15 @@ CudaExperts::CudaExperts(Backend& backend, std::span<const ExpertWeights> all)
   }
 }
 
+ExpertRows choices_of(const ExpertsArgs& args, const CudaExperts& experts) {
+  ExpertRows rows;
+  rows.experts = args.experts;
+  rows.weights = args.weights.as<const float>();
+  rows.weight_stride = args.weights.row_stride;
+  rows.choices = static_cast<std::int32_t>(args.x.rows() * args.k);
+  rows.k = static_cast<std::int32_t>(args.k);
+  rows.expert_count = static_cast<std::int32_t>(experts.count());
+  return rows;
+}
+
 }  // namespace bl::cuda

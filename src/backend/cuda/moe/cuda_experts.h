@@ -4,6 +4,7 @@
 
 #include "backend/cuda/moe/expert_matrix.h"
 #include "ops/backend.h"
+#include "ops/matmul.h"
 
 namespace bl::cuda {
 
@@ -52,5 +53,8 @@ class CudaExperts final : public PackedExperts {
   bool one_permutation_ = true;
   Tensor tables_;
 };
+
+// The choices of a call, without the tables in which they are sorted.
+ExpertRows choices_of(const ExpertsArgs& args, const CudaExperts& experts);
 
 }  // namespace bl::cuda

@@ -230,7 +230,7 @@ class StreamConsumer {
 #endif
 
 // Reads the sorted choices before pdl_wait(): the kernel in front triggers only after its own wait
-// (expert_prepare.cu). Shared memory: barriers, partial sums, the pipeline.
+// (expert_limbs.cu). Shared memory: barriers, partial sums, the pipeline.
 template <int NTiles, int Tiles, bool kExl2>
 __global__ void __launch_bounds__(kThreads, 1)
     expert_stream_kernel(const __grid_constant__ ExpertStreamArgs p,

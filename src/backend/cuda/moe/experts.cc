@@ -38,12 +38,7 @@ class Slice {
   Slice(ExecContext& ctx, const ExpertsArgs& args, const CudaExperts& experts)
       : ctx_(ctx), args_(args), experts_(experts), sizes_(sizes_of(args, experts)) {
     const std::int64_t choices = args.x.rows() * args.k;
-    rows_.experts = args.experts;
-    rows_.weights = args.weights.as<const float>();
-    rows_.weight_stride = args.weights.row_stride;
-    rows_.choices = static_cast<std::int32_t>(choices);
-    rows_.k = args.k;
-    rows_.expert_count = static_cast<std::int32_t>(experts.count());
+    rows_ = choices_of(args, experts);
     const std::int64_t used = std::min(choices, experts.count());
     rows_.block_rows = choices > kManyRows * used ? kLargeBlock : kSmallBlock;
     rows_.blocks =

@@ -91,12 +91,7 @@ class GroupedSlice {
  public:
   GroupedSlice(ExecContext& ctx, const ExpertsArgs& args, const CudaExperts& experts)
       : ctx_(ctx), args_(args), shape_(args, experts, args.x.rows()) {
-    rows_.experts = args.experts;
-    rows_.weights = args.weights.as<const float>();
-    rows_.weight_stride = args.weights.row_stride;
-    rows_.choices = static_cast<std::int32_t>(shape_.choices);
-    rows_.k = args.k;
-    rows_.expert_count = static_cast<std::int32_t>(experts.count());
+    rows_ = choices_of(args, experts);
     rows_.tile_rows = shape_.tile_rows;
     constexpr std::int64_t kTileInts = sizeof(WgmmaRowTile) / sizeof(std::int32_t);
     rows_.row_tiles = reinterpret_cast<WgmmaRowTile*>(ints(shape_.row_tiles * kTileInts));

@@ -36,12 +36,7 @@ class StreamedSlice {
         down_(experts.matrices(CudaExperts::kDown)) {
     BL_CHECK(down_.in == args_.intermediate);
     const std::int64_t choices = args.x.rows() * args.k;
-    rows_.experts = args.experts;
-    rows_.weights = args.weights.as<const float>();
-    rows_.weight_stride = args.weights.row_stride;
-    rows_.choices = static_cast<std::int32_t>(choices);
-    rows_.k = args.k;
-    rows_.expert_count = static_cast<std::int32_t>(experts.count());
+    rows_ = choices_of(args, experts);
     rows_.block_rows = block_rows(choices, std::min(choices, experts.count()));
     rows_.blocks =
         static_cast<std::int32_t>(most_blocks(choices, experts.count(), rows_.block_rows));
@@ -219,10 +214,8 @@ void one_token(ExecContext& ctx, const ExpertsArgs& args, const CudaExperts& exp
   }
 
   ExpertLimbArgs rows;
-  rows.rows.experts = args.experts;
-  rows.rows.weights = args.weights.as<const float>();
-  rows.rows.choices = rows.rows.k = rows.rows.blocks = static_cast<std::int32_t>(args.k);
-  rows.rows.expert_count = static_cast<std::int32_t>(experts.count());
+  rows.rows = choices_of(args, experts);
+  rows.rows.blocks = rows.rows.choices;
   rows.rows.block_rows = 1;
   rows.table = down.table;
   rows.x = hidden;

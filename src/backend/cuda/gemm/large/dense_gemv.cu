@@ -1,9 +1,9 @@
 #include "backend/cuda/gemm/large/dense_gemv.h"
 
-#include "backend/cuda/device/alignment.h"
 #include "backend/cuda/device/device_math.h"
 #include "backend/cuda/device/launch.cuh"
 #include "backend/cuda/device/warp_reduce.cuh"
+#include "backend/cuda/gemm/large/plain_gemv_launch.h"
 #include "base/check.h"
 
 namespace bl::cuda {
@@ -11,30 +11,16 @@ namespace {
 
 constexpr int kWarps = 4;
 
-struct DenseLaunch {
-  const float* x;
-  std::int64_t x_stride;
-  int in;
-  float* out;
-  std::int64_t out_stride;
-  int columns;
-  const float* bias;
-  float multiplier;
-  bool accumulate;
-  bool aligned;  // rows and x start at multiples of 16 bytes
-  int tokens;
-};
-
 // The offset of row `token` in x. A kernel for more tokens than there are (kSpare) reads the last
 // row again.
 template <bool kSpare>
-__device__ __forceinline__ std::int64_t row_offset(const DenseLaunch& p, int token) {
+__device__ __forceinline__ std::int64_t row_offset(const PlainGemvLaunch& p, int token) {
   return (kSpare ? min(token, p.tokens - 1) : token) * p.x_stride;
 }
 
 // sums += the product over 16 bytes of a weight row.
 template <class T, int Tokens, bool kSpare>
-__device__ __forceinline__ void multiply_words(const uint4& words, const DenseLaunch& p, int at,
+__device__ __forceinline__ void multiply_words(const uint4& words, const PlainGemvLaunch& p, int at,
                                                float (&sums)[Tokens]) {
   constexpr int kCount = 16 / sizeof(T);
   const T* w = reinterpret_cast<const T*>(&words);
@@ -51,7 +37,7 @@ __device__ __forceinline__ void multiply_words(const uint4& words, const DenseLa
 
 // One warp a column.
 template <class T, int Tokens, bool kSpare>
-__global__ void __launch_bounds__(kWarps * 32) dense_gemv_kernel(const T* rows, DenseLaunch p) {
+__global__ void __launch_bounds__(kWarps * 32) dense_gemv_kernel(const T* rows, PlainGemvLaunch p) {
   pdl_trigger();
   pdl_wait();
   const int column = static_cast<int>(blockIdx.x) * kWarps + warp_index();
@@ -88,7 +74,8 @@ __global__ void __launch_bounds__(kWarps * 32) dense_gemv_kernel(const T* rows, 
 
 // Launches the kernel for `tokens` tokens, trying from Tokens on.
 template <int Tokens, class T>
-void start_for(const LaunchShape& shape, std::int64_t tokens, const T* rows, const DenseLaunch& p) {
+void start_for(const LaunchShape& shape, std::int64_t tokens, const T* rows,
+               const PlainGemvLaunch& p) {
   if constexpr (Tokens < kMaxDenseTokens) {
     if (tokens != Tokens) return start_for<Tokens + 1>(shape, tokens, rows, p);
   }
@@ -98,19 +85,7 @@ void start_for(const LaunchShape& shape, std::int64_t tokens, const T* rows, con
 
 template <class T>
 void start(ExecContext& ctx, const DenseGemvArgs& args) {
-  DenseLaunch p{args.x.as<const float>(),
-                args.x.row_stride,
-                static_cast<int>(args.x.columns()),
-                args.out.as<float>(),
-                args.out.row_stride,
-                static_cast<int>(args.out.columns()),
-                args.bias,
-                args.multiplier,
-                args.accumulate,
-                false,
-                static_cast<int>(args.x.rows())};
-  p.aligned = is_aligned(args.rows, 16) && is_aligned(p.x, 16) && p.x_stride % 4 == 0 &&
-              p.in % (16 / static_cast<int>(sizeof(T))) == 0;
+  const PlainGemvLaunch p = plain_gemv_launch(args, static_cast<int>(sizeof(T)));
   const LaunchShape shape =
       shape_of(ctx, dim3(static_cast<unsigned>((p.columns + kWarps - 1) / kWarps)), kWarps * 32);
   const T* rows = static_cast<const T*>(args.rows);

@@ -1,9 +1,9 @@
 #include "backend/cuda/gemm/large/narrow_gemv.h"
 
-#include "backend/cuda/device/alignment.h"
 #include "backend/cuda/device/device_math.h"
 #include "backend/cuda/device/launch.cuh"
 #include "backend/cuda/device/warp_reduce.cuh"
+#include "backend/cuda/gemm/large/plain_gemv_launch.h"
 #include "base/check.h"
 
 namespace bl::cuda {
@@ -12,26 +12,12 @@ namespace {
 constexpr int kWarps = 8;
 constexpr int kColumns = 4;
 
-struct NarrowLaunch {
-  const float* x;
-  std::int64_t x_stride;
-  int in;
-  float* out;
-  std::int64_t out_stride;
-  int columns;
-  const float* bias;
-  float multiplier;
-  bool accumulate;
-  bool aligned;  // rows and x start at multiples of 16 bytes
-  int tokens;
-};
-
 // A thread's sums of the CTA's columns and tokens. Columns and tokens beyond the last one repeat
 // it, and their sums are not used.
 template <class T, int Tokens>
 class NarrowSums {
  public:
-  __device__ __forceinline__ NarrowSums(const T* rows, const NarrowLaunch& p, int first_token)
+  __device__ __forceinline__ NarrowSums(const T* rows, const PlainGemvLaunch& p, int first_token)
       : in_(p.in) {
     const int first = static_cast<int>(blockIdx.x) * kColumns;
 #pragma unroll
@@ -100,7 +86,8 @@ class NarrowSums {
 
 // grid (groups of kColumns columns, groups of Tokens tokens)
 template <class T, int Tokens>
-__global__ void __launch_bounds__(kWarps * 32) narrow_gemv_kernel(const T* rows, NarrowLaunch p) {
+__global__ void __launch_bounds__(kWarps * 32)
+    narrow_gemv_kernel(const T* rows, PlainGemvLaunch p) {
   __shared__ float parts[kWarps][Tokens][kColumns];
   pdl_trigger();
   pdl_wait();
@@ -124,7 +111,7 @@ __global__ void __launch_bounds__(kWarps * 32) narrow_gemv_kernel(const T* rows,
 }
 
 template <class T, int Tokens>
-void start_for(ExecContext& ctx, const T* rows, const NarrowLaunch& p) {
+void start_for(ExecContext& ctx, const T* rows, const PlainGemvLaunch& p) {
   const dim3 grid(static_cast<unsigned>((p.columns + kColumns - 1) / kColumns),
                   static_cast<unsigned>((p.tokens + Tokens - 1) / Tokens));
   launch(shape_of(ctx, grid, kWarps * 32), narrow_gemv_kernel<T, Tokens>, rows, p);
@@ -132,19 +119,7 @@ void start_for(ExecContext& ctx, const T* rows, const NarrowLaunch& p) {
 
 template <class T>
 void start(ExecContext& ctx, const DenseGemvArgs& args) {
-  NarrowLaunch p{args.x.as<const float>(),
-                 args.x.row_stride,
-                 static_cast<int>(args.x.columns()),
-                 args.out.as<float>(),
-                 args.out.row_stride,
-                 static_cast<int>(args.out.columns()),
-                 args.bias,
-                 args.multiplier,
-                 args.accumulate,
-                 false,
-                 static_cast<int>(args.x.rows())};
-  p.aligned = is_aligned(args.rows, 16) && is_aligned(p.x, 16) && p.x_stride % 4 == 0 &&
-              p.in % (16 / static_cast<int>(sizeof(T))) == 0;
+  const PlainGemvLaunch p = plain_gemv_launch(args, static_cast<int>(sizeof(T)));
   const T* rows = static_cast<const T*>(args.rows);
   if (ctx.deterministic || p.tokens > 4) return start_for<T, 8>(ctx, rows, p);
   if (p.tokens > 1) return start_for<T, 4>(ctx, rows, p);

@@ -1,5 +1,6 @@
 #pragma once
-#include "backend/cuda/gemm/large/dense_gemv.h"
+#include "backend/cuda/gemm/large/plain_gemv_launch.h"
+#include "ops/exec_context.h"
 
 namespace bl::cuda {
 
