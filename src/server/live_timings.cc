@@ -36,6 +36,7 @@ OrderedJson llama_timings(const Usage& usage) {
 }
 
 void LiveTimings::start(const Admission& admission) {
+  is_started_ = true;
   start_ = Clock::now();
   usage_.cached_tokens = admission.cached_tokens;
   usage_.prompt_tokens = admission.cached_tokens;
@@ -65,7 +66,7 @@ void LiveTimings::add(const Event& event) {
 }
 
 void LiveTimings::follow(const Event& event, const std::function<void()>& on_progress) {
-  if (event.started) {
+  if (event.started && !is_started_) {
     start(*event.started);
     on_progress();
   }

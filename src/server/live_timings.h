@@ -19,7 +19,8 @@ class LiveTimings {
   void start(const Admission& admission);
   void add(const Event& event);
   // Does what start() and add() do with an event, and calls `on_progress` whenever progress() says
-  // something new: what was found in the cache, and then how much is computed.
+  // something new: what was found in the cache, and then how much is computed. Choices share their
+  // prompt: the first one that starts says what was found, and all say how much is computed.
   void follow(const Event& event, const std::function<void()>& on_progress);
   // "prompt_progress": how far the prompt is.
   OrderedJson progress() const;
@@ -29,6 +30,7 @@ class LiveTimings {
   using Clock = std::chrono::steady_clock;
   std::int64_t prompt_tokens_;  // of the whole prompt
   Clock::time_point start_ = Clock::now();
+  bool is_started_ = false;
   std::optional<Clock::time_point> first_token_{};
   Usage usage_{};  // so far
 };

@@ -78,15 +78,9 @@ class ChatStreamReply : public ChatReply {
   }
 
  private:
-  // Takes the time of an event, and returns the chunks that tell how far the prompt is by it. All
-  // choices share the prompt, and the one that is heard of first tells.
+  // Takes the time of an event, and returns the chunks that tell how far the prompt is by it.
   std::vector<Json> progress_in(const Event& event) {
     std::vector<Json> chunks;
-    if (!told_by_) told_by_ = event.choice;
-    if (event.choice != *told_by_) {
-      timings_.add(event);
-      return chunks;
-    }
     timings_.follow(event, [&] {
       if (!body_.return_progress) return;
       chunks.push_back(chunks_.empty_chunk(event.choice));
@@ -99,7 +93,6 @@ class ChatStreamReply : public ChatReply {
   openai::ChatRequest body_;
   openai::ChatStream chunks_;
   LiveTimings timings_;
-  std::optional<std::int32_t> told_by_{};  // the choice that tells how far the prompt is
   SseStream stream_;
 };
 
