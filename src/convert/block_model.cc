@@ -43,7 +43,11 @@ LinearSite site_of(ModelLoader& loader, std::int32_t id) {
     fail(ErrorCode::kUnsupported, "{} has {} inputs; EXL2 and GPTQ need a multiple of 32",
          origin.module, dense->in());
   }
-  return {.key = origin.module, .id = id, .weight = dense->weight.view, .bias = dense->bias.view};
+  LinearSite site{.key = origin.module, .id = id};
+  site.held = work.fold ? folded(*dense, *work.fold) : *dense;
+  site.weight = site.held.weight.view;
+  site.bias = site.held.bias.view;
+  return site;
 }
 
 }  // namespace

@@ -14,8 +14,9 @@ struct LinearSite {
   std::string key;  // the module's name in files, without ".weight"
   std::int32_t id = -1;
   const PackedMatrix* packed = nullptr;
-  TensorView weight = {};  // [out, in] as the file holds it
+  TensorView weight = {};  // [out, in] as the file holds it, or folded
   TensorView bias = {};    // of any float type, or empty
+  DenseMatrix held = {};   // keeps these two where they are no views into the file
   std::int64_t in() const { return weight.columns(); }
   std::int64_t out() const { return weight.rows(); }
   std::int64_t padded_out() const { return (out() + 31) / 32 * 32; }

@@ -69,6 +69,20 @@ std::string calibration_text(const ConvertReport& report) {
   return text + "\n";
 }
 
+// What was tried, and what became of it.
+std::string folds_text(const FoldChoice& folds) {
+  if (folds.tried.empty() && folds.kept.empty()) return {};
+  std::string text = fmt::format("folds: {}", name_of(folds.kept));
+  if (folds.tried.empty()) return text + "\n";
+  std::string tried;
+  for (const TriedFolds& one : folds.tried) {
+    tried += fmt::format("{}{} {:.4f}", tried.empty() ? "" : ", ", name_of(one.kinds), one.kl);
+  }
+  text += fmt::format("; of a coarse trial of {:.1f} s on rows held out, the KL divergences: {}",
+                      folds.seconds, tried);
+  return text + "\n";
+}
+
 }  // namespace
 
 ConvertReport report_of(const ReportSource& source) {
@@ -189,6 +203,7 @@ Json to_json(const ConvertReport& report) {
           {"bytes", report.bytes},
           {"fitted_tokens", report.fitted_tokens},
           {"held_out", std::move(quality)},
+          {"folds", to_json(report.folds)},
           {"weakened_corrections", weakened_corrections(report)},
           {"warning", perplexity_warning(report)},
           {"blocks", std::move(blocks)},
@@ -204,7 +219,7 @@ std::string to_text(const ConvertReport& report, const std::string& folder) {
         fmt::format("; predicted KL divergence {:.4f} (no plan within these bits is below {:.4f})",
                     report.predicted_kl, report.bound);
   }
-  return text + "\n" + calibration_text(report);
+  return text + "\n" + calibration_text(report) + folds_text(report.folds);
 }
 
 }  // namespace bl

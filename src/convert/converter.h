@@ -24,6 +24,9 @@ struct ConvertArgs {
   std::filesystem::path measurement = {};
   int head_bits = 6;
   std::int64_t measure_rows = 0;  // of the calibration
+  // Without a set, folds are those of the measurement that is given, or those that a trial finds to
+  // help.
+  std::optional<FoldSet> folds = FoldSet{};
 };
 
 // Runs conversions of one model, or the rest of them. What is finished is in the job's folder. The
@@ -44,7 +47,9 @@ class Converter {
   RateRange rates() const;
   bool is_measured();
 
+  // Chooses the folds, and measures the model that has them.
   void measure();
+  const FoldChoice& folds();
   // Null before measuring, and where a measurement of the reference serves.
   const ErrorMeasurement* measurement() const { return measurement_ ? &*measurement_ : nullptr; }
   // Measures if that was not done. Throws kInvalidArgument for a rate that cannot be reached.
@@ -61,6 +66,8 @@ class Converter {
   std::size_t blocks() const { return loader_.spec().order.size(); }
   const RateFolder& folder_of(double bits);
   void read_measurement();
+  std::vector<FoldSet> possible_folds() const;
+  FoldChoice choose_folds();
 
   const ConvertArgs& args_;
   ModelLoader loader_;
@@ -69,6 +76,7 @@ class Converter {
   std::optional<JobFolder> job_;
   std::optional<ErrorMeasurement> measurement_;
   std::optional<ReferenceMeasurement> reference_;
+  std::optional<FoldChoice> folds_;
   std::string measurement_id_ = "own";  // or the hash of the file that was given
   std::map<double, BitPlan> plans_;
   std::map<double, RateFolder> rates_;

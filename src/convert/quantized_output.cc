@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/pending_folder.h"
+#include "convert/folded_tensors.h"
 #include "format/quoted_name.h"
 #include "format/safetensors_writer.h"
 #include "model/renamed_source.h"
@@ -36,7 +37,9 @@ std::vector<Half> halves_of(const std::string& name, const TensorView& view) {
 class QuantizedOutput {
  public:
   explicit QuantizedOutput(const QuantizedOutputArgs& args)
-      : args_(args), source_(*args.files.source, CheckpointNames(*args.loader.spec().arch)) {
+      : args_(args),
+        source_(*args.files.source, CheckpointNames(*args.loader.spec().arch)),
+        folded_(args.loader.load_plan()) {
     for (std::size_t part = 0; part < args.parts; ++part) {
       parts_.push_back(std::make_unique<SafetensorsFile>(args.rate.open_part(part)));
       for (const SafetensorsEntry& entry : parts_.back()->entries()) {
@@ -86,7 +89,8 @@ class QuantizedOutput {
     if (packed != packed_.end()) {
       return writer.write(packed->second.file->bytes_of(*packed->second.entry));
     }
-    const HostArray array = source_.read(plan.name);
+    const std::optional<HostArray> folded = folded_.find(source_, plan.name);
+    const HostArray array = folded ? *folded : source_.read(plan.name);
     const std::vector<Half> halves = halves_of(plan.name, array.view);
     writer.write(std::as_bytes(std::span(halves)));
     source_.done_with(plan.name);
@@ -94,6 +98,7 @@ class QuantizedOutput {
 
   const QuantizedOutputArgs& args_;
   RenamedSource source_;
+  FoldedTensors folded_;
   std::vector<std::unique_ptr<SafetensorsFile>> parts_;
   std::map<std::string, Packed> packed_;
   std::set<std::string> quantized_;

@@ -1,0 +1,312 @@
+#include "convert/fold_trial.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "base/seconds_since.h"
+#include "convert/expert_pass.h"
+#include "convert/input_statistics.h"
+#include "convert/output_distributions.h"
+#include "convert/rounding.h"
+#include "convert/substitute.h"
+
+namespace bl {
+namespace {
+
+constexpr std::int64_t kStretch = 128;  // tokens that are taken together from one row
+constexpr std::int32_t kTrialGroup = 64;
+
+// Few slots at many bits and most at few, as plans have them: folds that even out channels lose
+// what such a mix gains, so that one width for all would flatter them.
+GroupList trial_groups(std::int64_t slots) {
+  struct Part {
+    int bits;
+    std::int64_t of;  // 1 / of all slots
+  };
+  GroupList groups;
+  std::int64_t left = slots;
+  for (const Part part : {Part{6, 16}, Part{5, 16}, Part{4, 4}, Part{3, 1}}) {
+    const std::int64_t share = part.of == 1 ? left : slots / part.of / kTrialGroup * kTrialGroup;
+    const GroupList own = uniform_groups(part.bits, kTrialGroup, share);
+    groups.insert(groups.end(), own.begin(), own.end());
+    left -= share;
+  }
+  return groups;
+}
+
+// Rows of rows held out that outputs are compared at: stretches of their middles, of different rows
+// as long as there are any.
+std::vector<std::vector<std::int32_t>> compared_rows(const Calibration& calibration) {
+  std::vector<std::vector<std::int32_t>> rows;
+  std::int64_t left = kTrialTokens;
+  const auto& held_out = calibration.held_out;
+  for (std::size_t i = 0; left > 0; ++i) {
+    const auto& row = held_out[i % held_out.size()];
+    // The next stretch of a row that was used before.
+    const auto first = static_cast<std::int64_t>(i / held_out.size()) * kStretch;
+    const std::int64_t length = std::min({left, kStretch, std::ssize(row) - first});
+    if (length <= 0) break;
+    rows.emplace_back(row.begin() + first, row.begin() + first + length);
+    left -= length;
+  }
+  return rows;
+}
+
+// Whether a block is among kTrialBlocks that lie at even distances, the first and the last
+// included.
+bool is_on_trial(std::size_t block, std::size_t blocks) {
+  const std::size_t count = std::min(kTrialBlocks, blocks);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t place = count > 1 ? i * (blocks - 1) / (count - 1) : 0;
+    if (place == block) return true;
+  }
+  return false;
+}
+
+// A call of a block, with what all chunks give it.
+struct Call {
+  std::vector<const LinearSite*> readers = {};
+  InputStatistics inputs = {};         // that the readers share
+  std::vector<CallInput> routed = {};  // of routed experts, per chunk
+};
+
+// One way to fold, and the states of the model whose trial blocks so far are folded and coarse.
+struct Variant {
+  FoldSet kinds;
+  std::unique_ptr<ModelLoader> loader;  // null: no folds
+  Tensor states;                        // F32 [tokens, hidden], of the stream as it is unfolded
+  std::vector<double> kl = {};          // per position
+  bool turns() const { return kinds.contains(FoldKind::kResidual); }
+};
+
+class FoldTrial {
+ public:
+  explicit FoldTrial(const FoldTrialArgs& args)
+      : args_(args),
+        backend_(args.job.backend),
+        products_(backend_),
+        ends_(ModelPart::ends(args.loader, backend_)),
+        compared_(compared_rows(args.job.calibration)) {
+    for (std::int64_t i = 0; i < args.rows; ++i) {
+      const auto& row = args.job.calibration.rows.at(static_cast<std::size_t>(i));
+      chunks_.emplace_back(std::span(&row, 1));
+      states_.push_back(ends_.embed(chunks_.back()));
+    }
+    base_ = ends_.embed(compared_);
+    variants_.push_back({FoldSet{}, nullptr, copy_of(base_.view())});
+    for (const FoldSet& kinds : args.sets) {
+      variants_.push_back({kinds, folded_loader(kinds), copy_of(base_.view())});
+    }
+  }
+
+  FoldChoice run() {
+    const auto start = std::chrono::steady_clock::now();
+    const std::size_t blocks = args_.loader.spec().order.size();
+    for (std::size_t number = 0; number < blocks; ++number) {
+      if (args_.progress) {
+        args_.progress(static_cast<std::int64_t>(number), static_cast<std::int64_t>(blocks));
+      }
+      pass_block(number, is_on_trial(number, blocks), number + 1 < blocks);
+    }
+    compare();
+    FoldChoice choice = choose();
+    choice.seconds = seconds_since(start);
+    if (args_.progress) {
+      args_.progress(static_cast<std::int64_t>(blocks), static_cast<std::int64_t>(blocks));
+    }
+    return choice;
+  }
+
+ private:
+  std::unique_ptr<ModelLoader> folded_loader(const FoldSet& kinds) const {
+    auto loader =
+        std::make_unique<ModelLoader>(backend_, args_.job.files, load_options_of(args_.job));
+    loader->fold(make_folds(args_.job.files, args_.loader, kinds));
+    return loader;
+  }
+
+  void pass_block(std::size_t number, bool on_trial, bool others_follow) {
+    ModelPart plain = ModelPart::block(args_.loader, backend_, number);
+    for (Variant& variant : variants_) {
+      if (!on_trial) {
+        plain.run_block(compared_, variant.states.view(), {});
+      } else if (variant.loader) {
+        ModelPart folded = ModelPart::block(*variant.loader, backend_, number);
+        try_block(folded, variant);
+      } else {
+        try_block(plain, variant);
+      }
+    }
+    plain.run_block(compared_, base_.view(), {});
+    for (std::size_t i = 0; others_follow && i < chunks_.size(); ++i) {
+      plain.run_block(chunks_[i], states_[i].view(), {});
+    }
+  }
+
+  // Rounds all linears of a block and moves the variant behind it.
+  void try_block(ModelPart& block, Variant& variant) {
+    Substitutes coarse(backend_);
+    for (const Call& call : calls_of(block, variant.turns())) {
+      if (!call.routed.empty()) round_experts(block, call, coarse);
+      if (!call.readers.empty()) round_readers(call, coarse);
+    }
+    CallPlan plan;
+    plan.substitutes = coarse.map();
+    const TensorView& x = variant.states.view();
+    if (variant.turns()) rotate_stream(x, Turn::kForth);
+    block.run_block(compared_, x, plan);
+    if (variant.turns()) rotate_stream(x, Turn::kBack);
+  }
+
+  // Runs all rows through a block that is not rounded.
+  std::vector<Call> calls_of(ModelPart& block, bool turns) {
+    std::vector<Call> calls;
+    const auto call_at = [&](int at) -> Call& {
+      calls.resize(std::max(calls.size(), static_cast<std::size_t>(at) + 1));
+      return calls[static_cast<std::size_t>(at)];
+    };
+    CallPlan plan;
+    plan.before = [&](int at, const MatmulArgs& args) {
+      Call& call = call_at(at);
+      const bool first = call.inputs.tokens == 0;
+      for (const MatmulOutput& output : args.outputs) {
+        const LinearSite* linear = block.linear_of(output.weight);
+        if (first && linear != nullptr) call.readers.push_back(linear);
+      }
+      if (!call.readers.empty()) call.inputs.add(products_, args.x);
+    };
+    plan.before_experts = [&](int at, const ExpertsArgs& args) {
+      call_at(at).routed.emplace_back(args);
+    };
+    for (std::size_t i = 0; i < chunks_.size(); ++i) {
+      const Tensor x = copy_of(states_[i].view());
+      if (turns) rotate_stream(x.view(), Turn::kForth);
+      block.run_block(chunks_[i], x.view(), plan);
+    }
+    return calls;
+  }
+
+  void round_readers(const Call& call, Substitutes& coarse) {
+    const OrderedHessian hessian = order_hessian(products_, call.inputs.hessian.view(),
+                                                 call.inputs.tokens, args_.job.quantize.damping);
+    for (const LinearSite* linear : call.readers) round(*linear, hessian, coarse);
+  }
+
+  void round_experts(ModelPart& block, const Call& call, Substitutes& coarse) {
+    for_each_expert({block, products_, call.routed, args_.job.quantize.damping},
+                    [&](const LinearSite& linear, const OrderedHessian& hessian) {
+                      round(linear, hessian, coarse);
+                      return linear.packed;
+                    });
+  }
+
+  void round(const LinearSite& linear, const OrderedHessian& hessian, Substitutes& coarse) {
+    const Tensor wanted =
+        in_slot_order(products_, linear.weight, hessian.perm, linear.padded_out());
+    Rounding rounding(products_, hessian, wanted.view());
+    coarse.add(linear, decoded_rows(rounding.run(trial_groups(linear.in()), 0).matrix));
+  }
+
+  void compare() {
+    std::vector<OutputDistributions> base;
+    ends_.run_head(compared_, base_.view(), {}, [&](std::int64_t, const TensorView& logits) {
+      base.emplace_back(products_, logits);
+    });
+    for (Variant& variant : variants_) {
+      std::size_t piece = 0;
+      ends_.run_head(compared_, variant.states.view(), {},
+                     [&](std::int64_t first, const TensorView& logits) {
+                       variant.kl.resize(static_cast<std::size_t>(first + logits.rows()));
+                       divergences(base[piece++], logits, variant.kl.data() + first);
+                     });
+    }
+  }
+
+  void divergences(const OutputDistributions& base, const TensorView& logits, double* kl) {
+    products_.parallel(logits.rows(), 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t r = begin; r < end; ++r) {
+        const float* row = logits.row<const float>(r);
+        kl[r] = base.divergence(r, row, log_sum_of(row, logits.columns()));
+      }
+    });
+  }
+
+  FoldChoice choose() const {
+    FoldChoice choice;
+    const std::vector<double>& none = variants_.front().kl;
+    const auto n = static_cast<double>(none.size());
+    for (const Variant& variant : variants_) {
+      double sum = 0.0, by = 0.0, squares = 0.0;
+      for (std::size_t i = 0; i < none.size(); ++i) {
+        const double difference = variant.kl[i] - none[i];
+        sum += variant.kl[i];
+        by += difference;
+        squares += difference * difference;
+      }
+      const double spread = std::max(0.0, squares / n - by / n * by / n);
+      choice.tried.push_back({variant.kinds, sum / n, std::sqrt(spread / n)});
+    }
+    const double without = choice.tried.front().kl;
+    double least = without;
+    for (const TriedFolds& tried : choice.tried) {
+      if (tried.kl >= least || without - tried.kl <= tried.difference_error) continue;
+      least = tried.kl;
+      choice.kept = tried.kinds;
+    }
+    return choice;
+  }
+
+  const FoldTrialArgs& args_;
+  Backend& backend_;
+  Products products_;
+  ModelPart ends_;
+  std::vector<Chunk> chunks_;
+  std::vector<Tensor> states_;  // of the chunks, in the model as it is
+  Chunk compared_;
+  Tensor base_;  // its states in the model as it is
+  std::vector<Variant> variants_;
+};
+
+FoldSet folds_of(const Json& json, const char* key, const std::string& what) {
+  const auto names = json.at(key).get<std::string>();
+  const std::optional<FoldSet> kinds = folds_named(names);
+  if (!kinds) fail(ErrorCode::kInvalidFile, "{}: there is no fold \"{}\"", what, names);
+  return *kinds;
+}
+
+}  // namespace
+
+Json to_json(const FoldChoice& choice) {
+  Json tried = Json::array();
+  for (const TriedFolds& one : choice.tried) {
+    tried.push_back({{"folds", name_of(one.kinds)},
+                     {"kl", one.kl},
+                     {"difference_error", one.difference_error}});
+  }
+  return {{"kept", name_of(choice.kept)}, {"tried", std::move(tried)}, {"seconds", choice.seconds}};
+}
+
+FoldChoice fold_choice_from_json(const Json& json, const std::string& what) {
+  try {
+    FoldChoice choice;
+    choice.kept = folds_of(json, "kept", what);
+    for (const Json& one : json.at("tried")) {
+      choice.tried.push_back({folds_of(one, "folds", what), one.at("kl").get<double>(),
+                              one.at("difference_error").get<double>()});
+    }
+    choice.seconds = json.at("seconds").get<double>();
+    return choice;
+  } catch (const Json::exception& error) {
+    fail(ErrorCode::kInvalidFile, "{}: the choice of folds is damaged: {}", what, error.what());
+  }
+}
+
+FoldChoice try_folds(const FoldTrialArgs& args) {
+  BL_CHECK(args.rows > 0 && !args.sets.empty());
+  return FoldTrial(args).run();
+}
+
+}  // namespace bl
