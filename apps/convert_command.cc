@@ -191,6 +191,8 @@ class ConvertRun {
       check_limit(converter_.linears(), *limit);
     }
     plan_conversion(options_, converter_, args_.job.calibration, planned(rates, limit));
+    const std::string folds = to_text(converter_.folds());
+    if (!folds.empty()) log_info("{}", folds);
     converter_.measure();
     if (only_measures) return write_measurement();
     if (limit) {

@@ -69,20 +69,6 @@ std::string calibration_text(const ConvertReport& report) {
   return text + "\n";
 }
 
-// What was tried, and what became of it.
-std::string folds_text(const FoldChoice& folds) {
-  if (folds.tried.empty() && folds.kept.empty()) return {};
-  std::string text = fmt::format("folds: {}", name_of(folds.kept));
-  if (folds.tried.empty()) return text + "\n";
-  std::string tried;
-  for (const TriedFolds& one : folds.tried) {
-    tried += fmt::format("{}{} {:.4f}", tried.empty() ? "" : ", ", name_of(one.kinds), one.kl);
-  }
-  text += fmt::format("; of a coarse trial of {:.1f} s on rows held out, the KL divergences: {}",
-                      folds.seconds, tried);
-  return text + "\n";
-}
-
 }  // namespace
 
 ConvertReport report_of(const ReportSource& source) {
@@ -219,7 +205,9 @@ std::string to_text(const ConvertReport& report, const std::string& folder) {
         fmt::format("; predicted KL divergence {:.4f} (no plan within these bits is below {:.4f})",
                     report.predicted_kl, report.bound);
   }
-  return text + "\n" + calibration_text(report) + folds_text(report.folds);
+  text += "\n" + calibration_text(report);
+  const std::string folds = to_text(report.folds);
+  return folds.empty() ? text : text + folds + "\n";
 }
 
 }  // namespace bl

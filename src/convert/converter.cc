@@ -110,7 +110,7 @@ FoldChoice Converter::choose_folds() {
   if (reference_ || sets.empty()) return {};
   return try_folds({.job = args_.job,
                     .loader = loader_,
-                    .rows = args_.measure_rows,
+                    .rows = (args_.measure_rows + 1) / 2,
                     .sets = sets,
                     .progress = [&](std::int64_t done, std::int64_t total) {
                       if (args_.job.progress) args_.job.progress("fold", done, total);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <optional>
 
 #include "base/check.h"
 #include "base/error.h"
@@ -16,7 +17,7 @@
 namespace bl {
 namespace {
 
-constexpr std::int64_t kStretch = 128;  // tokens that are taken together from one row
+constexpr std::int64_t kStretch = 128;  // tokens that follow each other in what is compared
 constexpr std::int32_t kTrialGroup = 64;
 
 // Few slots at many bits and most at few, as plans have them: folds that even out channels lose
@@ -210,18 +211,35 @@ class FoldTrial {
     coarse.add(linear, decoded_rows(rounding.run(trial_groups(linear.in()), 0).matrix));
   }
 
+  // Runs the head for a few positions at a time, whose logits are in memory.
   void compare() {
-    std::vector<OutputDistributions> base;
-    ends_.run_head(compared_, base_.view(), {}, [&](std::int64_t, const TensorView& logits) {
-      base.emplace_back(products_, logits);
+    const std::vector<std::int32_t>& ids = compared_.whole.batch.ids;
+    for (Variant& variant : variants_) variant.kl.resize(ids.size());
+    for (std::size_t first = 0; first < ids.size(); first += kStretch) {
+      const std::size_t count = std::min<std::size_t>(kStretch, ids.size() - first);
+      const std::vector<std::vector<std::int32_t>> row{
+          {ids.begin() + static_cast<std::ptrdiff_t>(first),
+           ids.begin() + static_cast<std::ptrdiff_t>(first + count)}};
+      compare_piece(Chunk(row), first);
+    }
+  }
+
+  // The head does not look at the order of tokens.
+  void compare_piece(const Chunk& piece, std::size_t first) {
+    const auto logits_of = [&](const Tensor& states, const ModelPart::ReadLogits& read) {
+      const TensorView rows =
+          slice_rows(states.view(), static_cast<std::int64_t>(first), piece.tokens());
+      ends_.run_head(piece, rows, {}, read);
+    };
+    std::optional<OutputDistributions> base;
+    logits_of(base_, [&](std::int64_t, const TensorView& logits) {
+      BL_CHECK(logits.rows() == piece.tokens());
+      base.emplace(products_, logits);
     });
     for (Variant& variant : variants_) {
-      std::size_t piece = 0;
-      ends_.run_head(compared_, variant.states.view(), {},
-                     [&](std::int64_t first, const TensorView& logits) {
-                       variant.kl.resize(static_cast<std::size_t>(first + logits.rows()));
-                       divergences(base[piece++], logits, variant.kl.data() + first);
-                     });
+      logits_of(variant.states, [&](std::int64_t, const TensorView& logits) {
+        divergences(*base, logits, variant.kl.data() + first);
+      });
     }
   }
 
@@ -302,6 +320,19 @@ FoldChoice fold_choice_from_json(const Json& json, const std::string& what) {
   } catch (const Json::exception& error) {
     fail(ErrorCode::kInvalidFile, "{}: the choice of folds is damaged: {}", what, error.what());
   }
+}
+
+std::string to_text(const FoldChoice& folds) {
+  if (folds.tried.empty() && folds.kept.empty()) return {};
+  std::string text = fmt::format("folds: {}", name_of(folds.kept));
+  if (folds.tried.empty()) return text;
+  std::string tried;
+  for (const TriedFolds& one : folds.tried) {
+    tried += fmt::format("{}{} {:.4f}", tried.empty() ? "" : ", ", name_of(one.kinds), one.kl);
+  }
+  text += fmt::format("; of a coarse trial of {:.1f} s on rows held out, the KL divergences: {}",
+                      folds.seconds, tried);
+  return text;
 }
 
 FoldChoice try_folds(const FoldTrialArgs& args) {

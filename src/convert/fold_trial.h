@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "base/json.h"
@@ -11,7 +12,7 @@ namespace bl {
 
 // Blocks that are coarse in a trial, and tokens of rows held out that the outputs are compared at.
 inline constexpr std::size_t kTrialBlocks = 5;
-inline constexpr std::int64_t kTrialTokens = 512;
+inline constexpr std::int64_t kTrialTokens = 1024;
 
 // What a trial says about one way to fold.
 struct TriedFolds {
@@ -30,6 +31,9 @@ struct FoldChoice {
 Json to_json(const FoldChoice& choice);
 // Throws kInvalidFile for other JSON. `what` names the file.
 FoldChoice fold_choice_from_json(const Json& json, const std::string& what);
+
+// A line that says what was tried and kept; empty where nothing was tried or folded.
+std::string to_text(const FoldChoice& folds);
 
 struct FoldTrialArgs {
   const ConversionJob& job;
