@@ -330,7 +330,7 @@ std::string to_text(const FoldChoice& folds) {
   for (const TriedFolds& one : folds.tried) {
     tried += fmt::format("{}{} {:.4f}", tried.empty() ? "" : ", ", name_of(one.kinds), one.kl);
   }
-  text += fmt::format("; of a coarse trial of {:.1f} s on rows held out, the KL divergences: {}",
+  text += fmt::format("; KL divergences on rows held out, in a coarse trial of {:.1f} s: {}",
                       folds.seconds, tried);
   return text;
 }
