@@ -7,12 +7,19 @@ namespace bl {
 LoadOptions load_options_of(const ConversionJob& job) {
   LoadOptions options;
   options.archs = job.archs;
+  options.separate_linears = true;
   return options;
 }
 
 void check_conversion_source(const ModelLoader& loader, const Calibration& calibration) {
   if (calibration.rows.empty() || calibration.held_out.empty()) {
     fail(ErrorCode::kInvalidArgument, "there are no calibration rows, or none that are held out");
+  }
+  if (loader.spec().hidden % 32 != 0) {
+    fail(ErrorCode::kUnsupported,
+         "the hidden size of the model is {}; EXL2 and GPTQ hold linears only whose inputs are a "
+         "multiple of 32, so that it cannot be converted",
+         loader.spec().hidden);
   }
   if (!loader.spec().runs_each_once()) {
     fail(ErrorCode::kUnsupported, "a model with a layer map cannot be converted");

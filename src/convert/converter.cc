@@ -39,17 +39,16 @@ std::int64_t slots_of(const GroupList& groups) {
 Converter::Converter(const ConvertArgs& args)
     : args_(args), loader_(args.job.backend, args.job.files, load_options_of(args.job)) {
   check_conversion_source(loader_, args.job.calibration);
-  const auto add = [&](const LinearSite& site, const std::string& key, GroupList groups) {
-    linears_.push_back({key, site.in(), site.padded_out(), std::move(groups)});
-    weights_[key] = site.in() * site.out();
+  const auto add = [&](const LinearSite& site, GroupList groups) {
+    linears_.push_back({site.key, site.in(), site.padded_out(), std::move(groups)});
+    weights_[site.key] = site.in() * site.out();
   };
   for (std::size_t i = 0; i < blocks(); ++i) {
     const ModelPart block = ModelPart::block(loader_, args.job.backend, i);
-    for (const LinearSite& site : block.linears()) add(site, site.key, {});
+    for (const LinearSite& site : block.linears()) add(site, {});
   }
   const ModelPart ends = ModelPart::ends(loader_, args.job.backend);
-  add(ends.linears().front(), loader_.spec().arch->head.at(0),
-      head_groups(args.head_bits, loader_.spec().hidden));
+  add(ends.linears().front(), head_groups(args.head_bits, loader_.spec().hidden));
   if (!args.measurement.empty()) read_measurement();
   job_.emplace(args.job.work, describe(args), args.job.restart);
 }
@@ -155,7 +154,6 @@ void Converter::quantize(double bits) {
   std::vector<QuantizedLinear> last;
   last.push_back(
       quantize_head(ends, args_.job.backend, paths, linears_.back().groups, args_.job.quantize));
-  last.front().key = linears_.back().key;
   OutputQuality quality = compare_outputs(ends, args_.job.backend, paths, &last.front());
   quality.block_errors = std::move(block_errors);
   rate.save_part(blocks(), last);

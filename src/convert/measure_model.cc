@@ -145,12 +145,7 @@ class MeasurePass {
   }
 
   void add_input(Call& call, const ModelPart& block, const MatmulArgs& args) {
-    if (call.readers.empty()) {
-      for (const MatmulOutput& output : args.outputs) {
-        const LinearSite* linear = block.linear_of(output.weight);
-        if (linear != nullptr) call.readers.push_back(linear);
-      }
-    }
+    if (call.readers.empty()) call.readers = block.readers_of(args);
     if (!call.readers.empty()) call.inputs.add(products_, args.x);
   }
 

@@ -159,7 +159,6 @@ class BlockQuantizer {
   CallStatistics compare_paths(int call) {
     CallStatistics inputs;
     for (std::size_t i = 0; i < paths_.chunks.size(); ++i) {
-      readers_.clear();
       InputStatistics& sums = i < paths_.held_out ? inputs.held_out : inputs.fitted;
       advance(i, paths_.original[i], original_inputs_[i], call,
               [&](int, const MatmulArgs& args) { compare_call(i, args, sums); });
@@ -169,10 +168,7 @@ class BlockQuantizer {
 
   // Adds what a call of the original path on a chunk says, beside the input of the quantized one.
   void compare_call(std::size_t chunk, const MatmulArgs& args, InputStatistics& sums) {
-    for (const MatmulOutput& output : args.outputs) {
-      const LinearSite* linear = block_.linear_of(output.weight);
-      if (linear != nullptr) readers_.push_back(linear);
-    }
+    readers_ = block_.readers_of(args);
     if (readers_.empty()) return;
     const bool streams = args.outputs[0].out.data == paths_.original[chunk].view().data;
     BL_CHECK(streams == args.epilogue.accumulate);
