@@ -56,7 +56,7 @@ ModelPart ModelPart::block(ModelLoader& loader, Backend& backend, std::size_t nu
 }
 
 ModelPart ModelPart::ends(ModelLoader& loader, Backend& backend) {
-  return {loader, backend, LoadRange{.first_block = 0, .end_block = 0}, 0};
+  return {loader, backend, kEnds, 0};
 }
 
 const LinearSite* ModelPart::linear_of(const PackedMatrix* packed) const {

@@ -94,8 +94,7 @@ std::uint64_t memory_of(const EstimateArgs& args, const Sizes& sizes) {
     const LoadRange range = LoadRange::block(static_cast<std::int32_t>(i));
     block = std::max<std::uint64_t>(block, args.loader.load_plan().totals(range).packed);
   }
-  const LoadRange outside{.first_block = 0, .end_block = 0};
-  const std::uint64_t ends = args.loader.load_plan().totals(outside).packed;
+  const std::uint64_t ends = args.loader.load_plan().totals(kEnds).packed;
   const std::uint64_t rounding = 4 * (kMatrices * sizes.matrix + 4 * sizes.side * sizes.side);
   const std::uint64_t linears = args.linears.size() - 1;
   const auto head = static_cast<std::uint64_t>(sizes.head);

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "convert/block_model.h"
+#include "convert/conversion_source.h"
 #include "convert/packed_tensors.h"
 #include "convert/rounding.h"
 
@@ -93,6 +94,7 @@ ModelFiles eight_bit_model(Backend& backend, const ModelFiles& files,
   options.archs = archs;
   options.separate_linears = true;
   ModelLoader loader(backend, files, options);
+  check_model(loader);
   EightBitCopy copy(backend);
   for (std::size_t i = 0; i < loader.spec().order.size(); ++i) {
     const ModelPart block = ModelPart::block(loader, backend, i);

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "model/dense_gather.h"
 #include "model/load_planner.h"
 
@@ -23,6 +24,32 @@ bool is_quantized(const ModelLoader& loader, const LoadTask& task) {
          format_name(work.matrix));
   }
   return work.in % 32 == 0;
+}
+
+std::vector<const LoadTask*> quantized_linears(const ModelLoader& loader, const LoadRange& range) {
+  std::vector<const LoadTask*> linears;
+  for (const LoadTask& task : loader.load_plan().tasks) {
+    const bool is_linear = std::holds_alternative<MatrixWork>(task.work);
+    if (is_linear && range.contains(task.target) && is_quantized(loader, task)) {
+      linears.push_back(&task);
+    }
+  }
+  return linears;
+}
+
+void warn_of_plain_linears(const ModelLoader& loader) {
+  std::int64_t count = 0;
+  const LoadTask* first = nullptr;
+  for (const LoadTask& task : loader.load_plan().tasks) {
+    const auto* work = std::get_if<MatrixWork>(&task.work);
+    if (work == nullptr || work->in % 32 == 0) continue;
+    if (count++ == 0) first = &task;
+  }
+  if (count == 0) return;
+  log_warning(
+      "{} linears stay in binary16, because the number of their inputs is no multiple of 32, which "
+      "EXL2 and GPTQ need; the first is {} with {} inputs",
+      count, first->key, std::get<MatrixWork>(first->work).in);
 }
 
 DenseMatrix plain_matrix(const MatrixWork& work) {

@@ -12,11 +12,20 @@
 
 namespace bl {
 
+// What stands before and behind the blocks.
+inline constexpr LoadRange kEnds{.first_block = 0, .end_block = 0};
+
 // Whether conversion quantizes the linear that this task makes. What chooses experts or scales a
 // whole head stays plain: it is small, and an error costs much. So does a linear whose number of
 // inputs is no multiple of 32, which neither EXL2 nor GPTQ can store. Throws kInvalidArgument where
 // it is quantized already.
 bool is_quantized(const ModelLoader& loader, const LoadTask& task);
+
+// The tasks of these linears, in the order of the plan.
+std::vector<const LoadTask*> quantized_linears(const ModelLoader& loader, const LoadRange& range);
+
+// Warns of linears that stay plain because of their number of inputs, if there are any.
+void warn_of_plain_linears(const ModelLoader& loader);
 
 // The weights of a plain linear as [out, in], with its bias: views where the files hold them so,
 // otherwise copies.

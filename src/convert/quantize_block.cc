@@ -224,10 +224,11 @@ class BlockQuantizer {
     const auto fitted = std::span(quantized_inputs_).subspan(paths_.held_out);
     ExpertPassArgs args{block_, products_, fitted, options_.damping};
     args.slot_order = [&](std::int64_t in) { return rounder_.slot_order(in); };
-    for_each_expert(args, [&](const LinearSite& linear, const OrderedHessian& hessian) {
+    const auto round = [&](const LinearSite& linear, const OrderedHessian& hessian) {
       results.push_back(quantize(linear, hessian, wanted_weights(products_, linear, hessian)));
       return substitutes_.map()->at(linear.packed);
-    });
+    };
+    paths_.unreached_experts += for_each_expert(args, round);
   }
 
   QuantizedLinear quantize(const LinearSite& linear, const OrderedHessian& hessian,
