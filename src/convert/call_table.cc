@@ -70,10 +70,10 @@ void CallTable::begin(const CallPlan& plan) const {
 
 void CallTable::matmul(ExecContext& ctx, const MatmulArgs& args) const {
   const int call = next_++;
-  if (call < plan_->resume || call > plan_->stop) return;
+  if (!reaches(call)) return;
   MatmulArgs own = args;
   if (call == plan_->resume) own.x = plan_->input->x.view();
-  if (plan_->before) plan_->before(call, own);
+  if (plan_->before && is_heard(call)) plan_->before(call, own);
   if (call == plan_->stop) return;
   std::array<MatmulOutput, 4> outputs;
   BL_CHECK(args.outputs.size() <= outputs.size());
@@ -85,19 +85,19 @@ void CallTable::matmul(ExecContext& ctx, const MatmulArgs& args) const {
   ExecContext inner = inner_context(ctx);
   table_.matmul(inner, own);
   own.outputs = args.outputs;
-  if (plan_->after) plan_->after(call, own);
+  if (plan_->after && is_heard(call)) plan_->after(call, own);
 }
 
 void CallTable::experts(ExecContext& ctx, const ExpertsArgs& args) const {
   const int call = next_++;
-  if (call < plan_->resume || call > plan_->stop) return;
+  if (!reaches(call)) return;
   ExpertsArgs own = args;
   if (call == plan_->resume) {
     own.x = plan_->input->x.view();
     own.experts = plan_->input->experts.data();
     own.weights = plan_->input->weights.view();
   }
-  if (plan_->before_experts) plan_->before_experts(call, own);
+  if (plan_->before_experts && is_heard(call)) plan_->before_experts(call, own);
   if (call == plan_->stop) return;
   std::vector<ExpertWeights> all(args.all.begin(), args.all.end());
   if (plan_->substitutes != nullptr) {

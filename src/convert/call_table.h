@@ -30,6 +30,9 @@ struct CallPlan {
   // must be as it was when the call was first reached. −1: begin at the beginning.
   int resume = -1;
   const CallInput* input = nullptr;
+  // Compute what comes before `resume` after all, unheard: for blocks whose calls leave more for
+  // later ones than the residual stream. The stream must be as it was at the block's beginning.
+  bool replay = false;
   // End before this call; ops behind do nothing.
   int stop = INT_MAX;
   // Matrices that take the place of others.
@@ -57,11 +60,16 @@ class CallTable : public OpTable {
 
   const OpTable& table() const { return table_; }
   // For the ops: whether they compute anything at this point of the pass.
-  bool running() const { return next_ > plan_->resume && next_ <= plan_->stop; }
+  bool running() const { return (plan_->replay || next_ > plan_->resume) && next_ <= plan_->stop; }
   void matmul(ExecContext& ctx, const MatmulArgs& args) const;
   void experts(ExecContext& ctx, const ExpertsArgs& args) const;
 
  private:
+  // Whether a pass reaches this call, and whether its listeners hear of it.
+  bool reaches(int call) const {
+    return call <= plan_->stop && (plan_->replay || call >= plan_->resume);
+  }
+  bool is_heard(int call) const { return call >= plan_->resume; }
   // The matrix that takes the place of `matrix`, which may be null.
   const PackedMatrix* in_place_of(const PackedMatrix* matrix) const;
 

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/seconds_since.h"
+#include "convert/block_model.h"
 #include "convert/measure_model.h"
 #include "convert/output_quality.h"
 #include "convert/rounding.h"
@@ -93,17 +94,20 @@ std::uint64_t memory_of(const EstimateArgs& args, const Sizes& sizes) {
     const LoadRange range = LoadRange::block(static_cast<std::int32_t>(i));
     block = std::max<std::uint64_t>(block, args.loader.load_plan().totals(range).packed);
   }
-  const LoadRange outside{.first_block = 0, .end_block = 0};
-  const std::uint64_t ends = args.loader.load_plan().totals(outside).packed;
+  const std::uint64_t ends = args.loader.load_plan().totals(kEnds).packed;
   const std::uint64_t rounding = 4 * (kMatrices * sizes.matrix + 4 * sizes.side * sizes.side);
   const std::uint64_t linears = args.linears.size() - 1;
   const auto head = static_cast<std::uint64_t>(sizes.head);
   const auto variants = linears * static_cast<std::uint64_t>(kSensitivityTokens) * 4 * hidden;
   const std::uint64_t measuring = static_cast<std::uint64_t>(args.measured_tokens) * 4 * hidden +
                                   variants + block + rounding + ends;
+  const auto& specs = args.loader.spec().blocks;
+  const std::uint64_t entries =
+      std::any_of(specs.begin(), specs.end(), needs_replay) ? tokens * 8 * hidden : 0;
   // Both paths, and the inputs of the next linear on both.
   const std::uint64_t states = tokens * 8 * hidden;
-  const std::uint64_t quantizing = states + tokens * 8 * sizes.side + block + rounding + ends;
+  const std::uint64_t quantizing =
+      states + entries + tokens * 8 * sizes.side + block + rounding + ends;
   const std::uint64_t heading = states + 4 * kMatrices * head + ends;
   return std::max({measuring, quantizing, heading});
 }

@@ -61,6 +61,7 @@ class Converter {
   std::size_t blocks() const { return loader_.spec().order.size(); }
   const RateFolder& folder_of(double bits);
   void read_measurement();
+  void check_values();
 
   const ConvertArgs& args_;
   ModelLoader loader_;
@@ -70,6 +71,7 @@ class Converter {
   std::optional<ErrorMeasurement> measurement_;
   std::optional<ReferenceMeasurement> reference_;
   std::string measurement_id_ = "own";  // or the hash of the file that was given
+  bool checked_ = false;                // check_values()
   std::map<double, BitPlan> plans_;
   std::map<double, RateFolder> rates_;
 };

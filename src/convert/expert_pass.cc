@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/log.h"
 
 namespace bl {
 namespace {
@@ -137,6 +138,14 @@ class ExpertPass {
 
 int for_each_expert(const ExpertPassArgs& args, const RoundExpert& round) {
   return ExpertPass(args, round).run();
+}
+
+void warn_of_unreached(int experts) {
+  if (experts == 0) return;
+  log_warning(
+      "{} experts were chosen by no calibration token; their widths and roundings follow other "
+      "tokens of their layers (more or other calibration text reaches more experts)",
+      experts);
 }
 
 }  // namespace bl

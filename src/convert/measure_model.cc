@@ -5,7 +5,6 @@
 #include <numeric>
 
 #include "base/check.h"
-#include "base/log.h"
 #include "convert/expert_pass.h"
 #include "convert/input_statistics.h"
 #include "convert/output_distributions.h"
@@ -82,12 +81,7 @@ class MeasurePass {
     }
     if (args_.progress) args_.progress(blocks, blocks + 1);
     find_sensitivities();
-    if (unreached_ > 0) {
-      log_warning(
-          "{} experts were chosen by no calibration token; their widths and roundings follow other "
-          "tokens of their layers (more or other calibration text reaches more experts)",
-          unreached_);
-    }
+    warn_of_unreached(unreached_);
     return std::move(result_);
   }
 
@@ -145,12 +139,7 @@ class MeasurePass {
   }
 
   void add_input(Call& call, const ModelPart& block, const MatmulArgs& args) {
-    if (call.readers.empty()) {
-      for (const MatmulOutput& output : args.outputs) {
-        const LinearSite* linear = block.linear_of(output.weight);
-        if (linear != nullptr) call.readers.push_back(linear);
-      }
-    }
+    if (call.readers.empty()) call.readers = block.readers_of(args);
     if (!call.readers.empty()) call.inputs.add(products_, args.x);
   }
 

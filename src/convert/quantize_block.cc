@@ -159,7 +159,6 @@ class BlockQuantizer {
   CallStatistics compare_paths(int call) {
     CallStatistics inputs;
     for (std::size_t i = 0; i < paths_.chunks.size(); ++i) {
-      readers_.clear();
       InputStatistics& sums = i < paths_.held_out ? inputs.held_out : inputs.fitted;
       advance(i, paths_.original[i], original_inputs_[i], call,
               [&](int, const MatmulArgs& args) { compare_call(i, args, sums); });
@@ -169,10 +168,7 @@ class BlockQuantizer {
 
   // Adds what a call of the original path on a chunk says, beside the input of the quantized one.
   void compare_call(std::size_t chunk, const MatmulArgs& args, InputStatistics& sums) {
-    for (const MatmulOutput& output : args.outputs) {
-      const LinearSite* linear = block_.linear_of(output.weight);
-      if (linear != nullptr) readers_.push_back(linear);
-    }
+    readers_ = block_.readers_of(args);
     if (readers_.empty()) return;
     const bool streams = args.outputs[0].out.data == paths_.original[chunk].view().data;
     BL_CHECK(streams == args.epilogue.accumulate);
@@ -228,10 +224,11 @@ class BlockQuantizer {
     const auto fitted = std::span(quantized_inputs_).subspan(paths_.held_out);
     ExpertPassArgs args{block_, products_, fitted, options_.damping};
     args.slot_order = [&](std::int64_t in) { return rounder_.slot_order(in); };
-    for_each_expert(args, [&](const LinearSite& linear, const OrderedHessian& hessian) {
+    const auto round = [&](const LinearSite& linear, const OrderedHessian& hessian) {
       results.push_back(quantize(linear, hessian, wanted_weights(products_, linear, hessian)));
       return substitutes_.map()->at(linear.packed);
-    });
+    };
+    paths_.unreached_experts += for_each_expert(args, round);
   }
 
   QuantizedLinear quantize(const LinearSite& linear, const OrderedHessian& hessian,

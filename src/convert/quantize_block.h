@@ -35,6 +35,7 @@ struct TwoPaths {
   std::size_t held_out = 0;      // of the chunks, the first ones: no weight is fitted to them
   std::vector<Tensor> original;  // F32 [tokens, hidden] per chunk
   std::vector<Tensor> quantized;
+  int unreached_experts = 0;  // of the blocks so far, that no token has chosen
 };
 
 // Quantizes the linears of a block in the order of its GEMM calls, and moves both paths behind the
