@@ -91,7 +91,9 @@ Arena& ModelPart::scratch(std::size_t bytes) {
 }
 
 Tensor ModelPart::embed(const Chunk& chunk) {
-  Tensor x = make_host_tensor(DType::kF32, {chunk.tokens(), loader_.spec().hidden});
+  const Shape shape{chunk.tokens(), loader_.spec().hidden};
+  const std::size_t bytes = static_cast<std::size_t>(shape.elements()) * sizeof(float);
+  Tensor x(backend_.allocate(bytes), DType::kF32, shape);
   Arena& arena = scratch(model_->work_bytes(chunk.tokens(), 0));
   ArenaScope scope(arena);
   ExecContext ctx = backend_.context(arena);

@@ -31,14 +31,16 @@ Hash128 hash_of(const Calibration& calibration) {
   return hash.finish();
 }
 
-TwoPaths start_paths(ModelPart& ends, const Calibration& calibration) {
+TwoPaths start_paths(ModelPart& ends, Backend& backend, const Calibration& calibration) {
+  Products products(backend);
   TwoPaths paths;
   paths.held_out = calibration.held_out.size();
   for (const auto* rows : {&calibration.held_out, &calibration.rows}) {
     for (const auto& row : *rows) {
       paths.chunks.emplace_back(std::span(&row, 1));
-      paths.original.push_back(ends.embed(paths.chunks.back()));
-      paths.quantized.push_back(ends.embed(paths.chunks.back()));
+      const Tensor x = ends.embed(paths.chunks.back());
+      paths.original.push_back(products.keep(x.view()));
+      paths.quantized.push_back(products.keep(x.view()));
     }
   }
   return paths;

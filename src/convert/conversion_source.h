@@ -38,6 +38,6 @@ void check_conversion_source(const ModelLoader& loader, const Calibration& calib
 Hash128 hash_of(const Calibration& calibration);
 
 // Both paths of all rows at the entry of the first block; each row is a chunk.
-TwoPaths start_paths(ModelPart& ends, const Calibration& calibration);
+TwoPaths start_paths(ModelPart& ends, Backend& backend, const Calibration& calibration);
 
 }  // namespace bl

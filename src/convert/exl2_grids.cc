@@ -5,20 +5,20 @@
 
 namespace bl {
 
-Exl2Grids::Exl2Grids(const GroupList& groups, std::int64_t out)
+Exl2Grids::Exl2Grids(std::span<const SlotGroup> groups, std::int64_t out)
     : groups_(groups),
       out_(out),
       scale_codes_(groups.size() * static_cast<std::size_t>(out)),
       scale_max_(groups.size()) {}
 
-void Exl2Grids::search(Products& products, std::size_t group, const GroupWeights& weights) {
+void Exl2Grids::search(const HostThreads& threads, std::size_t group, const GroupWeights& weights) {
   const int bits = groups_[group].bits;
   ErrorCurves curves(out_);
-  for_panels(products, out_, [&](const ColumnPanel& panel) {
+  for_panels(threads, out_, [&](const ColumnPanel& panel) {
     measure_curves(weights.of(panel, bits), panel.first, curves);
   });
-  scale_max_[group] = choose_scale_max(products, curves);
-  for_panels(products, out_, [&](const ColumnPanel& panel) {
+  scale_max_[group] = choose_scale_max(threads, curves);
+  for_panels(threads, out_, [&](const ColumnPanel& panel) {
     choose_scale_codes(weights.of(panel, bits), panel.first, curves, scale_max_[group],
                        scale_codes_.data() + at(group, panel));
   });

@@ -82,7 +82,7 @@ GptqConverter::GptqConverter(const GptqConvertArgs& args)
 void GptqConverter::quantize() {
   if (rate_->is_finished()) return;
   ModelPart ends = ModelPart::ends(loader_, args_.job.backend);
-  TwoPaths paths = start_paths(ends, args_.job.calibration);
+  TwoPaths paths = start_paths(ends, args_.job.backend, args_.job.calibration);
   const GptqRounder rounder(args_.layout, args_.job.quantize.sweeps);
   const auto report = [&](std::size_t done) {
     if (!args_.job.progress) return;

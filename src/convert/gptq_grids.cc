@@ -58,17 +58,11 @@ Refit refit_column(const RefitTerms& terms, std::size_t c, const Refit& now, dou
 
 }  // namespace
 
-GptqGrids::GptqGrids(const GptqLayout& layout, std::size_t groups, std::int64_t out)
-    : layout_(layout),
+GptqGrids::GptqGrids(const GptqGridRules& rules, std::size_t groups, std::int64_t out)
+    : rules_(rules),
       out_(out),
       scales_(groups * static_cast<std::size_t>(out)),
-      zeros_(scales_.size()) {
-  // A zero point of 0 less one does not fit its field, and readers disagree about what is stored
-  // then (docs/formats/gptq.md §5.3), so that v1 does without it.
-  least_zero_ = layout.v2 ? 0.0f : 1.0f;
-  largest_zero_ = static_cast<float>(code_mask(layout.bits));
-  if (layout.symmetric) least_zero_ = largest_zero_ = static_cast<float>(1 << (layout.bits - 1));
-}
+      zeros_(scales_.size()) {}
 
 // The grids from the smallest to the largest weight of each column, 0 included.
 ColumnGrids GptqGrids::spanning(const GroupPanel& panel) const {
@@ -82,7 +76,7 @@ ColumnGrids GptqGrids::spanning(const GroupPanel& panel) const {
   }
   ColumnGrids grids;
   for (std::size_t c = 0; c < low.size(); ++c) {
-    if (layout_.symmetric) {
+    if (rules_.symmetric) {
       high[c] = std::max(high[c], -low[c]);
       low[c] = -high[c];
     }
@@ -91,7 +85,7 @@ ColumnGrids GptqGrids::spanning(const GroupPanel& panel) const {
     const float steps = static_cast<float>(code_mask(panel.bits));
     grids.scale[c] = span > 0.0f ? stored_scale(span / steps) : 1.0f;
     const float zero = std::nearbyint(-low[c] / grids.scale[c]);
-    grids.zero[c] = std::clamp(zero, least_zero_, largest_zero_);
+    grids.zero[c] = std::clamp(zero, rules_.least_zero, rules_.largest_zero);
   }
   return grids;
 }
@@ -103,13 +97,13 @@ ColumnGrids GptqGrids::best_grids(const GroupPanel& panel) const {
   ColumnGrids best = base;
   ColumnLanes least;
   least.fill(std::numeric_limits<float>::infinity());
-  const int reach = layout_.symmetric ? 0 : 2;
+  const int reach = rules_.symmetric ? 0 : 2;
   const auto try_ratio = [&](const ColumnGrids& around, float ratio, int shift) {
     ColumnGrids tried;
     for (std::size_t c = 0; c < tried.scale.size(); ++c) {
       tried.scale[c] = stored_scale(around.scale[c] * ratio);
-      tried.zero[c] =
-          std::clamp(around.zero[c] + static_cast<float>(shift), least_zero_, largest_zero_);
+      tried.zero[c] = std::clamp(around.zero[c] + static_cast<float>(shift), rules_.least_zero,
+                                 rules_.largest_zero);
     }
     keep_better(panel, tried, best, least);
   };
@@ -133,10 +127,10 @@ void GptqGrids::store(std::size_t group, const ColumnPanel& panel, const ColumnG
   }
 }
 
-void GptqGrids::search(Products& products, std::size_t group, const GroupWeights& weights) {
-  for_panels(products, out_, [&](const ColumnPanel& panel) {
-    const GroupPanel part = weights.of(panel, layout_.bits);
-    store(group, panel, layout_.min_max ? spanning(part) : best_grids(part));
+void GptqGrids::search(const HostThreads& threads, std::size_t group, const GroupWeights& weights) {
+  for_panels(threads, out_, [&](const ColumnPanel& panel) {
+    const GroupPanel part = weights.of(panel, rules_.bits);
+    store(group, panel, rules_.min_max ? spanning(part) : best_grids(part));
   });
 }
 
@@ -152,7 +146,7 @@ ColumnGrids GptqGrids::grids(std::size_t group, const ColumnPanel& panel) const 
 }
 
 bool GptqGrids::refit(std::size_t group, const ColumnPanel& panel, const RefitTerms& terms) {
-  if (layout_.min_max) return false;
+  if (rules_.min_max) return false;
   ColumnGrids current = grids(group, panel);
   bool changed = false;
   for (std::size_t c = 0; c < static_cast<std::size_t>(panel.columns); ++c) {
@@ -160,7 +154,7 @@ bool GptqGrids::refit(std::size_t group, const ColumnPanel& panel, const RefitTe
     Refit best = now;
     for (const int shift : {0, -1, 1}) {
       const float zero = now.zero + static_cast<float>(shift);
-      if (zero < least_zero_ || zero > largest_zero_) continue;
+      if (zero < rules_.least_zero || zero > rules_.largest_zero) continue;
       const Refit tried = refit_column(terms, c, now, shift);
       if (tried.change < best.change) best = tried;
     }

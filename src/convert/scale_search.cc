@@ -104,7 +104,7 @@ void measure_curves(const GroupPanel& panel, std::int64_t first, ErrorCurves& cu
   }
 }
 
-std::uint16_t choose_scale_max(Products& products, const ErrorCurves& curves) {
+std::uint16_t choose_scale_max(const HostThreads& threads, const ErrorCurves& curves) {
   constexpr int kTries = 18;
   std::vector<float> wanted(curves.base.size());
   float largest = 0.0f;
@@ -118,7 +118,7 @@ std::uint16_t choose_scale_max(Products& products, const ErrorCurves& curves) {
     return float_to_half(std::min(largest * ratio, 65504.0f));
   };
   std::array<double, kTries> errors;
-  products.parallel(kTries, 1, [&](std::int64_t begin, std::int64_t end) {
+  threads.parallel(kTries, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const float exact = 256.0f * exl2_group_scale(bits_of(i));
       errors[static_cast<std::size_t>(i)] = exact > 0.0f ? error_of_max(curves, wanted, exact)

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "convert/group_errors.h"
-#include "convert/products.h"
+#include "convert/host_threads.h"
 
 namespace bl {
 
@@ -24,7 +24,7 @@ struct ErrorCurves {
 void measure_curves(const GroupPanel& panel, std::int64_t first, ErrorCurves& curves);
 
 // The maximum, as binary16 bits, with the least error over all columns according to the curves.
-std::uint16_t choose_scale_max(Products& products, const ErrorCurves& curves);
+std::uint16_t choose_scale_max(const HostThreads& threads, const ErrorCurves& curves);
 
 // The code of each column with the least error, measured at the exact scales near the one that the
 // curve prefers. `codes` has panel.columns elements.
