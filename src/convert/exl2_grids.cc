@@ -2,6 +2,7 @@
 
 #include "convert/scale_search.h"
 #include "format/exl2_scale.h"
+#include "ops/grid_math.h"
 
 namespace bl {
 
@@ -40,16 +41,9 @@ bool Exl2Grids::refit(std::size_t group, const ColumnPanel& panel, const RefitTe
   std::uint8_t* codes = scale_codes_.data() + at(group, panel);
   bool changed = false;
   for (std::size_t c = 0; c < static_cast<std::size_t>(panel.columns); ++c) {
-    const float now = scales[codes[c]];
-    float least = 0.0f;
-    for (std::uint8_t code = 0; code < scales.size(); ++code) {
-      const float change = scales[code] - now;
-      const float loss = change * (2.0f * terms.by_scale[c] + change * terms.scale_scale[c]);
-      if (loss >= least) continue;
-      least = loss;
-      codes[c] = code;
-      changed = true;
-    }
+    const int code = refitted_exl2_code(scales.data(), codes[c], terms.of(c));
+    changed = changed || code != codes[c];
+    codes[c] = static_cast<std::uint8_t>(code);
   }
   return changed;
 }

@@ -7,6 +7,7 @@
 
 #include "convert/group_errors.h"
 #include "convert/host_threads.h"
+#include "ops/grid_math.h"
 
 namespace bl {
 
@@ -48,6 +49,10 @@ struct RefitTerms {
   ColumnLanes scale_scale{};
   ColumnLanes scale_shift{};
   float shift_shift = 0.0f;  // of every column
+  RefitSums of(std::size_t column) const {
+    return {by_scale[column], by_shift[column], scale_scale[column], scale_shift[column],
+            shift_shift};
+  }
 };
 
 // The scales of all groups of one linear, in a format's own terms. Calls for different panels may

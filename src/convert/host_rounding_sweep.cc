@@ -6,8 +6,8 @@
 #include "convert/fitting_kernels.h"
 #include "convert/host_rounding.h"
 #include "convert/host_rounding_state.h"
-#include "convert/round_even.h"
 #include "format/bit_codec.h"
+#include "ops/grid_math.h"
 #include "tensor/float16.h"
 
 namespace bl {

@@ -8,15 +8,15 @@
 
 #include "convert/group_errors.h"
 #include "convert/host_threads.h"
+#include "ops/grid_math.h"
 
 namespace bl {
 
 // For each column: the weighted squared error at a ladder of scales around its largest weight.
 struct ErrorCurves {
-  static constexpr int kPoints = 20;
-  std::vector<float> base;                         // [columns] scale of the first, largest point
-  std::vector<float> log_base;                     // [columns] its logarithm to base 2
-  std::vector<std::array<float, kPoints>> errors;  // [columns]
+  std::vector<float> base;      // [columns] scale of the first, largest point
+  std::vector<float> log_base;  // [columns] its logarithm to base 2
+  std::vector<std::array<float, kCurvePoints>> errors;  // [columns]
   explicit ErrorCurves(std::int64_t columns)
       : base(static_cast<std::size_t>(columns)), log_base(base.size()), errors(base.size()) {}
 };
