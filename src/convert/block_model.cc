@@ -81,7 +81,9 @@ Arena& ModelPart::scratch(std::size_t bytes) {
 }
 
 Tensor ModelPart::embed(const Chunk& chunk) {
-  Tensor x = make_host_tensor(DType::kF32, {chunk.tokens(), loader_.spec().hidden});
+  const Shape shape{chunk.tokens(), loader_.spec().hidden};
+  const std::size_t bytes = static_cast<std::size_t>(shape.elements()) * sizeof(float);
+  Tensor x(backend_.allocate(bytes), DType::kF32, shape);
   Arena& arena = scratch(model_->work_bytes(chunk.tokens(), 0));
   ArenaScope scope(arena);
   ExecContext ctx = backend_.context(arena);
@@ -98,17 +100,8 @@ int ModelPart::run_block(const Chunk& chunk, const TensorView& x, const CallPlan
   ExecContext ctx = backend_.context(arena);
   ctx.ops = table_.get();
   ctx.fusion = Fusion::kNone;
-  CallPlan own = plan;
-  own.replay = replays_ && plan.resume >= 0;
-  if (own.replay) {
-    const Tensor& entry = entries_.at(x.data);
-    std::copy_n(entry.view().as<const float>(), entry.view().shape.elements(), x.as<float>());
-  } else if (replays_ && plan.stop != INT_MAX) {
-    entries_[x.data] = copy_of(x);
-  }
-  table_->begin(own);
+  table_->begin(plan);
   model_->run_block(ctx, chunk.whole.batch, kv, number_, x);
-  if (table_->calls() <= plan.stop) entries_.erase(x.data);
   return table_->calls();
 }
 

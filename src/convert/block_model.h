@@ -1,5 +1,4 @@
 #pragma once
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -49,6 +48,8 @@ class ModelPart {
   const std::vector<LinearSite>& linears() const { return linears_; }
   // Null for a matrix that stays as it is.
   const LinearSite* linear_of(const PackedMatrix* packed) const;
+  // needs_replay() of its block.
+  bool replays() const { return replays_; }
   // The linears that a call quantizes, each once: values that are the keys repeat these.
   std::vector<const LinearSite*> readers_of(const MatmulArgs& args) const;
   // Returns the states that enter the first block, F32 [tokens, hidden].
@@ -72,9 +73,7 @@ class ModelPart {
   std::unique_ptr<Model> model_;
   std::vector<LinearSite> linears_;
   std::unique_ptr<CallTable> table_;
-  bool replays_ = false;  // needs_replay()
-  // The states at the beginning of passes that were stopped, by where their stream is.
-  std::map<const void*, Tensor> entries_;
+  bool replays_ = false;
   Arena scratch_;
 };
 

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "convert/host_threads.h"
 #include "convert/products.h"
 #include "format/quoted_name.h"
 #include "model/renamed_source.h"
@@ -14,14 +15,14 @@ namespace bl {
 namespace {
 
 // The first value that is not finite, or beyond binary16.
-std::optional<float> unstorable_value(Products& products, const TensorView& view) {
+std::optional<float> unstorable_value(const HostThreads& threads, const TensorView& view) {
   constexpr float kLargest = 65504.0f;
   constexpr std::int64_t kPiece = 1 << 16;
   const std::int64_t count = view.shape.elements();
   std::vector<std::optional<float>> found(static_cast<std::size_t>((count + kPiece - 1) / kPiece));
   visit_float_dtype(view.dtype, [&]<class T>(Tag<T>) {
     const T* values = view.as<const T>();
-    products.parallel(count, kPiece, [&](std::int64_t begin, std::int64_t end) {
+    threads.parallel(count, kPiece, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
         const auto value = static_cast<float>(values[i]);
         if (std::fabs(value) <= kLargest) continue;
@@ -64,10 +65,10 @@ void check_conversion_source(const ModelLoader& loader, const Calibration& calib
 
 void check_values(const ConversionJob& job, const ModelLoader& loader) {
   const RenamedSource source(*job.files.source, CheckpointNames(*loader.spec().arch));
-  Products products(job.backend);
+  const HostThreads threads(job.backend.threads());
   for (const std::string& name : loader.load_plan().tensors) {
     const HostArray array = source.read(name);
-    const std::optional<float> value = unstorable_value(products, array.view);
+    const std::optional<float> value = unstorable_value(threads, array.view);
     if (value) {
       fail(
           ErrorCode::kInvalidArgument,
@@ -91,14 +92,16 @@ Hash128 hash_of(const Calibration& calibration) {
   return hash.finish();
 }
 
-TwoPaths start_paths(ModelPart& ends, const Calibration& calibration) {
+TwoPaths start_paths(ModelPart& ends, Backend& backend, const Calibration& calibration) {
+  Products products(backend);
   TwoPaths paths;
   paths.held_out = calibration.held_out.size();
   for (const auto* rows : {&calibration.held_out, &calibration.rows}) {
     for (const auto& row : *rows) {
       paths.chunks.emplace_back(std::span(&row, 1));
-      paths.original.push_back(ends.embed(paths.chunks.back()));
-      paths.quantized.push_back(ends.embed(paths.chunks.back()));
+      const Tensor x = ends.embed(paths.chunks.back());
+      paths.original.push_back(products.keep(x.view()));
+      paths.quantized.push_back(products.keep(x.view()));
     }
   }
   return paths;

@@ -39,7 +39,8 @@ Tensor ramp_matrix(std::int64_t rows, std::int64_t columns) {
 Speed trial(Backend& backend) {
   constexpr std::int64_t kIn = 256, kOut = 1024, kSide = 768;
   Products products(backend);
-  const Tensor a = ramp_matrix(kSide, kSide), sum = zero_matrix(kSide, kSide);
+  const Tensor a = products.from_host(ramp_matrix(kSide, kSide).view());
+  const Tensor sum = products.zeros(kSide, kSide);
   products.add(sum.view(), a.view(), a.view());  // the first one also takes memory
   Speed speed;
   double seconds = std::numeric_limits<double>::infinity();
@@ -49,10 +50,12 @@ Speed trial(Backend& backend) {
     seconds = std::min(seconds, seconds_since(begin));
   }
   speed.flops = 2.0 * kSide * kSide * kSide / std::max(seconds, 1e-9);
-  const Tensor wanted = ramp_matrix(kIn, kOut), h = zero_matrix(kIn, kIn);
+  const Tensor wanted = products.from_host(ramp_matrix(kIn, kOut).view());
+  const Tensor diagonal = zero_matrix(kIn, kIn);
   for (std::int64_t i = 0; i < kIn; ++i) {
-    h.view().row<float>(i)[i] = 1.0f + static_cast<float>(kIn - i);
+    diagonal.view().row<float>(i)[i] = 1.0f + static_cast<float>(kIn - i);
   }
+  const Tensor h = products.from_host(diagonal.view());
   const OrderedHessian hessian = order_hessian(products, h.view(), 1, 0.01);
   const auto start = std::chrono::steady_clock::now();
   Rounding(products, hessian, wanted.view()).run(uniform_groups(4, 64, kIn), 0);

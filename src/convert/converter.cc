@@ -156,7 +156,7 @@ void Converter::quantize(double bits) {
     args_.job.progress(phase, static_cast<std::int64_t>(done), static_cast<std::int64_t>(parts));
   };
   ModelPart ends = ModelPart::ends(loader_, args_.job.backend);
-  TwoPaths paths = start_paths(ends, args_.job.calibration);
+  TwoPaths paths = start_paths(ends, args_.job.backend, args_.job.calibration);
   std::vector<double> block_errors = quantize_blocks(
       {loader_, args_.job.backend, rounder, rate, args_.job.quantize, report}, paths);
   report(blocks());

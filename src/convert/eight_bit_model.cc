@@ -41,17 +41,16 @@ class EightBitSource : public TensorSource {
 };
 
 // A Hessian for which every weight takes its nearest value.
-OrderedHessian identity_hessian(std::int64_t n) {
+OrderedHessian identity_hessian(Products& products, std::int64_t n) {
   OrderedHessian hessian;
   hessian.perm.resize(static_cast<std::size_t>(n));
   std::iota(hessian.perm.begin(), hessian.perm.end(), 0);
-  hessian.h = zero_matrix(n, n);
-  hessian.u_transposed = zero_matrix(n, n);
-  for (std::int64_t i = 0; i < n; ++i) {
-    hessian.h.view().row<float>(i)[i] = 1.0f;
-    hessian.u_transposed.view().row<float>(i)[i] = 1.0f;
-  }
-  hessian.importance.assign(static_cast<std::size_t>(n), 1.0f);
+  const Tensor one = zero_matrix(n, n);
+  for (std::int64_t i = 0; i < n; ++i) one.view().row<float>(i)[i] = 1.0f;
+  hessian.h = products.from_host(one.view());
+  hessian.u_transposed = products.from_host(one.view());
+  std::vector<float> ones(static_cast<std::size_t>(n), 1.0f);
+  hessian.importance = products.from_host(view_of(ones.data(), {n}));
   hessian.tokens = 1;
   return hessian;
 }
@@ -61,7 +60,7 @@ class EightBitCopy {
   explicit EightBitCopy(Backend& backend) : products_(backend) {}
 
   void add(const LinearSite& site) {
-    const OrderedHessian hessian = identity_hessian(site.in());
+    const OrderedHessian hessian = identity_hessian(products_, site.in());
     const Tensor wanted = in_slot_order(products_, site.weight, hessian.perm, site.padded_out());
     Rounding::Result rounded = Rounding(products_, hessian, wanted.view())
                                    .run(uniform_groups(kBits, kGroup, site.in()), 0);

@@ -85,7 +85,7 @@ void GptqConverter::quantize() {
   if (rate_->is_finished()) return;
   check_values(args_.job, loader_);
   ModelPart ends = ModelPart::ends(loader_, args_.job.backend);
-  TwoPaths paths = start_paths(ends, args_.job.calibration);
+  TwoPaths paths = start_paths(ends, args_.job.backend, args_.job.calibration);
   const GptqRounder rounder(args_.layout, args_.job.quantize.sweeps);
   const auto report = [&](std::size_t done) {
     if (!args_.job.progress) return;

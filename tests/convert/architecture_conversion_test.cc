@@ -13,6 +13,7 @@
 #include "convert/converter.h"
 #include "convert/eight_bit_model.h"
 #include "convert/products.h"
+#include "convert/staged_path.h"
 #include "random_rows.h"
 #include "support/data.h"
 
@@ -115,22 +116,13 @@ TEST_P(ArchitectureConversion, KeepsWhatTheModelSays) {
 // What a call of a pass read, in one line.
 using Inputs = std::map<int, std::vector<float>>;
 
-template <class Args>
-void note_input(Inputs& inputs, int call, const Args& args) {
-  const CallInput input(args);
+void note_input(Inputs& inputs, int call, const CallInput& input) {
   const auto append = [&](const TensorView& view) {
     const auto* values = view.as<const float>();
     inputs[call].insert(inputs[call].end(), values, values + view.shape.elements());
   };
   append(input.x.view());
   if (input.routed) append(input.weights.view());
-}
-
-CallPlan noting(Inputs& inputs) {
-  CallPlan plan;
-  plan.before = [&](int call, const MatmulArgs& args) { note_input(inputs, call, args); };
-  plan.before_experts = [&](int call, const ExpertsArgs& args) { note_input(inputs, call, args); };
-  return plan;
 }
 
 // Runs blocks call by call, several chunks in turn, and at once.
@@ -145,42 +137,41 @@ class ArchitectureStages : public testing::TestWithParam<std::string> {
     std::vector<Inputs> inputs{2};
     std::vector<Tensor> states = {};
   };
+  Pass begin() {
+    Pass pass;
+    for (const Tensor& states : states_) pass.states.push_back(copy_of(states.view()));
+    return pass;
+  }
 
   Pass at_once(ModelPart& block) {
-    Pass pass;
+    Pass pass = begin();
     for (std::size_t i = 0; i < chunks_.size(); ++i) {
-      pass.states.push_back(copy_of(states_[i].view()));
-      block.run_block(chunks_[i], pass.states[i].view(), noting(pass.inputs[i]));
+      CallPlan plan;
+      const auto note = [&](int call, const auto& args) {
+        note_input(pass.inputs[i], call, CallInput(products_, args));
+      };
+      plan.before = note;
+      plan.before_experts = note;
+      block.run_block(chunks_[i], pass.states[i].view(), plan);
     }
     return pass;
   }
 
   Pass in_stages(ModelPart& block) {
-    Pass pass;
-    std::vector<CallInput> inputs(chunks_.size());
-    for (const Tensor& states : states_) pass.states.push_back(copy_of(states.view()));
-    for (int call = -1; call < 0 || !inputs[0].x.empty(); ++call) {
+    Pass pass = begin();
+    StagedPath path(block, products_, chunks_, pass.states);
+    for (int call = 0; call == 0 || !path.inputs().front().x.empty(); ++call) {
       for (std::size_t i = 0; i < chunks_.size(); ++i) {
-        CallInput next;
-        CallPlan plan;
-        plan.resume = call;
-        plan.input = &inputs[i];
-        plan.stop = call + 1;
-        const auto note = [&](int at, const auto& args) {
-          if (at != call + 1) return;
-          note_input(pass.inputs[i], at, args);
-          next = CallInput(args);
-        };
-        plan.before = note;
-        plan.before_experts = note;
-        block.run_block(chunks_[i], pass.states[i].view(), plan);
-        inputs[i] = std::move(next);
+        path.advance(i);
+        const CallInput& input = path.inputs()[i];
+        if (!input.x.empty()) note_input(pass.inputs[i], call, input);
       }
     }
     return pass;
   }
 
   std::unique_ptr<Backend> backend_ = open_backend("cpu", {.threads = 2});
+  Products products_{*backend_};
   ModelLoader loader_{*backend_, open_model_folder(model_folder(GetParam())), separating()};
   std::vector<Chunk> chunks_;
   std::vector<Tensor> states_;
