@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "base/error.h"
+#include "convert/products.h"
 
 namespace bl {
 namespace {
@@ -11,46 +11,24 @@ namespace {
 constexpr std::int64_t kLogitRows = 128;  // of the head at a time
 constexpr CacheTypes kExactCache{CacheType::kF32};
 
-// Routers and the gates of shared experts are small, and a changed choice of experts costs much.
-bool stays_plain(ModelLoader& loader, std::int32_t id) {
+const LoadTask& task_of(const ModelLoader& loader, std::int32_t id) {
   const LoadPlan& plan = loader.load_plan();
-  const LoadTask& task =
-      plan.tasks[static_cast<std::size_t>(plan.linears[static_cast<std::size_t>(id)])];
-  return task.target.role == Role::kRouter || task.target.role == Role::kSharedExpertGate;
+  return plan.tasks[static_cast<std::size_t>(plan.linears[static_cast<std::size_t>(id)])];
 }
 
-// The weights of a linear, if conversion can take them as they are.
+// The weights of a linear as [out, in].
 LinearSite site_of(ModelLoader& loader, std::int32_t id) {
-  const LoadPlan& plan = loader.load_plan();
-  const LinearOrigin& origin = plan.sites.origin(id);
-  const LoadTask& task =
-      plan.tasks[static_cast<std::size_t>(plan.linears[static_cast<std::size_t>(id)])];
+  const LoadTask& task = task_of(loader, id);
   const auto& work = std::get<MatrixWork>(task.work);
-  const auto* dense = std::get_if<DenseMatrix>(&work.matrix);
-  if (dense == nullptr) {
-    fail(ErrorCode::kInvalidArgument,
-         "{} is already quantized ({}); convert the original model instead", origin.module,
-         format_name(work.matrix));
-  }
-  const bool fused = task.target.role == Role::kQkv || task.target.role == Role::kGateUp;
-  if (fused || dense->transposed || !work.rows.empty() || !origin.rows.empty() || work.normalized) {
-    fail(ErrorCode::kUnsupported,
-         "{} is fused with other linears or stored in another order, which conversion cannot take "
-         "apart yet",
-         origin.module);
-  }
-  if (dense->in() % 32 != 0) {
-    fail(ErrorCode::kUnsupported, "{} has {} inputs; EXL2 and GPTQ need a multiple of 32",
-         origin.module, dense->in());
-  }
-  LinearSite site{.key = origin.module, .id = id};
-  site.held = work.fold ? folded(*dense, *work.fold) : *dense;
+  LinearSite site{.key = task.key, .id = id, .held = plain_matrix(work)};
   site.weight = site.held.weight.view;
   site.bias = site.held.bias.view;
   return site;
 }
 
 }  // namespace
+
+bool needs_replay(const BlockSpec& spec) { return spec.parallel || spec.moe.has_value(); }
 
 ModelPart::ModelPart(ModelLoader& loader, Backend& backend, const LoadRange& range,
                      std::size_t number)
@@ -62,7 +40,7 @@ ModelPart::ModelPart(ModelLoader& loader, Backend& backend, const LoadRange& ran
   parts.max_out = totals.max_out;
   model_ = std::make_unique<Model>(backend, std::move(parts));
   model_->visit([&](const std::string&, Linear& linear) {
-    if (linear.empty() || stays_plain(loader, linear.id())) return;
+    if (linear.empty() || !is_quantized(loader, task_of(loader, linear.id()))) return;
     LinearSite site = site_of(loader, linear.id());
     site.packed = &linear.weight();
     linears_.push_back(std::move(site));
@@ -72,15 +50,13 @@ ModelPart::ModelPart(ModelLoader& loader, Backend& backend, const LoadRange& ran
 
 ModelPart ModelPart::block(ModelLoader& loader, Backend& backend, std::size_t number) {
   const std::int32_t layer = loader.spec().order[number];
-  const BlockSpec& spec = loader.spec().blocks[static_cast<std::size_t>(layer)];
-  if (spec.attention && spec.attention->gate != AttentionGate::kNone) {
-    fail(ErrorCode::kUnsupported, "models with gated attention cannot be converted yet");
-  }
-  return {loader, backend, LoadRange::block(layer), number};
+  ModelPart part(loader, backend, LoadRange::block(layer), number);
+  part.replays_ = needs_replay(loader.spec().blocks[static_cast<std::size_t>(layer)]);
+  return part;
 }
 
 ModelPart ModelPart::ends(ModelLoader& loader, Backend& backend) {
-  return {loader, backend, LoadRange{.first_block = 0, .end_block = 0}, 0};
+  return {loader, backend, kEnds, 0};
 }
 
 const LinearSite* ModelPart::linear_of(const PackedMatrix* packed) const {
@@ -89,13 +65,25 @@ const LinearSite* ModelPart::linear_of(const PackedMatrix* packed) const {
   return site != linears_.end() ? &*site : nullptr;
 }
 
+std::vector<const LinearSite*> ModelPart::readers_of(const MatmulArgs& args) const {
+  std::vector<const LinearSite*> readers;
+  for (const MatmulOutput& output : args.outputs) {
+    const LinearSite* linear = linear_of(output.weight);
+    const bool known = std::find(readers.begin(), readers.end(), linear) != readers.end();
+    if (linear != nullptr && !known) readers.push_back(linear);
+  }
+  return readers;
+}
+
 Arena& ModelPart::scratch(std::size_t bytes) {
   if (scratch_.capacity() < bytes) scratch_ = Arena(backend_.allocate(bytes));
   return scratch_;
 }
 
 Tensor ModelPart::embed(const Chunk& chunk) {
-  Tensor x = make_host_tensor(DType::kF32, {chunk.tokens(), loader_.spec().hidden});
+  const Shape shape{chunk.tokens(), loader_.spec().hidden};
+  const std::size_t bytes = static_cast<std::size_t>(shape.elements()) * sizeof(float);
+  Tensor x(backend_.allocate(bytes), DType::kF32, shape);
   Arena& arena = scratch(model_->work_bytes(chunk.tokens(), 0));
   ArenaScope scope(arena);
   ExecContext ctx = backend_.context(arena);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "convert/call_table.h"
+#include "convert/linear_source.h"
 #include "model/model_loader.h"
 #include "model/whole_sequences.h"
 
@@ -11,10 +12,10 @@ namespace bl {
 
 // A linear that conversion quantizes.
 struct LinearSite {
-  std::string key;  // the module's name in files, without ".weight"
+  std::string key;  // the module's name in the result, without ".weight"
   std::int32_t id = -1;
   const PackedMatrix* packed = nullptr;
-  TensorView weight = {};  // [out, in] as the file holds it, or folded
+  TensorView weight = {};  // [out, in] in any float type, folded
   TensorView bias = {};    // of any float type, or empty
   DenseMatrix held = {};   // keeps these two where they are no views into the file
   std::int64_t in() const { return weight.columns(); }
@@ -29,6 +30,11 @@ struct Chunk {
   WholeSequences whole;
 };
 
+// Whether the calls of such a block leave more for later ones than the residual stream: an input
+// that two calls read, the routing of experts behind a shared one, or a sum that a norm awaits.
+// Passes that go on at a later call then compute the earlier ones again.
+bool needs_replay(const BlockSpec& spec);
+
 // One part of a model in memory: a block, or what stands before and behind the blocks.
 class ModelPart {
  public:
@@ -42,6 +48,10 @@ class ModelPart {
   const std::vector<LinearSite>& linears() const { return linears_; }
   // Null for a matrix that stays as it is.
   const LinearSite* linear_of(const PackedMatrix* packed) const;
+  // needs_replay() of its block.
+  bool replays() const { return replays_; }
+  // The linears that a call quantizes, each once: values that are the keys repeat these.
+  std::vector<const LinearSite*> readers_of(const MatmulArgs& args) const;
   // Returns the states that enter the first block, F32 [tokens, hidden].
   Tensor embed(const Chunk& chunk);
   // Runs the block over the states x, which it updates. Returns the number of calls that the block
@@ -63,6 +73,7 @@ class ModelPart {
   std::unique_ptr<Model> model_;
   std::vector<LinearSite> linears_;
   std::unique_ptr<CallTable> table_;
+  bool replays_ = false;
   Arena scratch_;
 };
 

@@ -3,7 +3,6 @@
 #include <array>
 
 #include "base/check.h"
-#include "convert/products.h"
 
 namespace bl {
 namespace {
@@ -38,16 +37,24 @@ void gate_ops(OpTable& table) {
 
 }  // namespace
 
-CallInput::CallInput(const MatmulArgs& args) : x(copy_of(args.x)) {}
+CallInput::CallInput(Products& products, const MatmulArgs& args) : x(products.keep(args.x)) {}
 
-CallInput::CallInput(const ExpertsArgs& args)
-    : x(copy_of(args.x)),
+CallInput::CallInput(Products& products, const ExpertsArgs& args)
+    : x(products.keep(args.x)),
       routed(args),
-      experts(args.experts, args.experts + args.x.rows() * args.k),
-      weights(copy_of(args.weights)) {
-  routed->x = x.view();
-  routed->experts = experts.data();
-  routed->weights = weights.view();
+      routed_weights(products.copy(args.weights)),
+      experts(static_cast<std::size_t>(args.x.rows() * args.k)),
+      weights(products.to_host(args.weights)) {
+  const Shape shape{args.x.rows(), args.k};
+  const std::size_t bytes = experts.size() * sizeof(std::int32_t);
+  routed_experts = Tensor(products.ops().allocate(bytes), DType::kI32, shape);
+  auto* const chosen = const_cast<std::int32_t*>(args.experts);  // which is only read
+  const TensorView host = view_of(experts.data(), DType::kI32, shape);
+  products.backend().download(host, view_of(chosen, DType::kI32, shape));
+  products.backend().upload(routed_experts.view(), host);
+  routed->x = {};
+  routed->experts = routed_experts.view().as<const std::int32_t>();
+  routed->weights = routed_weights.view();
 }
 
 CallTable::CallTable(const OpTable& table) : OpTable(table), table_(table) {
@@ -70,10 +77,10 @@ void CallTable::begin(const CallPlan& plan) const {
 
 void CallTable::matmul(ExecContext& ctx, const MatmulArgs& args) const {
   const int call = next_++;
-  if (call < plan_->resume || call > plan_->stop) return;
+  if (!reaches(call)) return;
   MatmulArgs own = args;
-  if (call == plan_->resume) own.x = plan_->input->x.view();
-  if (plan_->before) plan_->before(call, own);
+  if (call == plan_->resume) own.x = plan_->x;
+  if (plan_->before && is_heard(call)) plan_->before(call, own);
   if (call == plan_->stop) return;
   std::array<MatmulOutput, 4> outputs;
   BL_CHECK(args.outputs.size() <= outputs.size());
@@ -85,19 +92,19 @@ void CallTable::matmul(ExecContext& ctx, const MatmulArgs& args) const {
   ExecContext inner = inner_context(ctx);
   table_.matmul(inner, own);
   own.outputs = args.outputs;
-  if (plan_->after) plan_->after(call, own);
+  if (plan_->after && is_heard(call)) plan_->after(call, own);
 }
 
 void CallTable::experts(ExecContext& ctx, const ExpertsArgs& args) const {
   const int call = next_++;
-  if (call < plan_->resume || call > plan_->stop) return;
+  if (!reaches(call)) return;
   ExpertsArgs own = args;
   if (call == plan_->resume) {
-    own.x = plan_->input->x.view();
-    own.experts = plan_->input->experts.data();
-    own.weights = plan_->input->weights.view();
+    own.x = plan_->x;
+    own.experts = plan_->input->routed->experts;
+    own.weights = plan_->input->routed->weights;
   }
-  if (plan_->before_experts) plan_->before_experts(call, own);
+  if (plan_->before_experts && is_heard(call)) plan_->before_experts(call, own);
   if (call == plan_->stop) return;
   std::vector<ExpertWeights> all(args.all.begin(), args.all.end());
   if (plan_->substitutes != nullptr) {

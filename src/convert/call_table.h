@@ -5,31 +5,41 @@
 #include <optional>
 #include <vector>
 
+#include "convert/products.h"
 #include "ops/op_table.h"
 
 namespace bl {
 
 // A copy of what a call read.
 struct CallInput {
-  Tensor x;  // F32 [tokens, in]; empty: there is no call
-  // Given for a layer of routed experts: its arguments, whose x, experts and weights lie here.
+  Tensor x;  // F32 [tokens, in] of Products::keep(); empty: there is no call
+  // Given for a layer of routed experts: its arguments, whose experts and weights lie here. Their x
+  // is not to be read.
   std::optional<ExpertsArgs> routed = {};
-  std::vector<std::int32_t> experts = {};  // [tokens, k]
-  Tensor weights = {};                     // F32 [tokens, k]
+  Tensor routed_experts = {};  // I32 [tokens, k], in the backend's memory
+  Tensor routed_weights = {};  // F32 [tokens, k], in the backend's memory
+  // Both in host memory.
+  std::vector<std::int32_t> experts = {};
+  Tensor weights = {};
 
   explicit CallInput() = default;
-  explicit CallInput(const MatmulArgs& args);
-  explicit CallInput(const ExpertsArgs& args);
+  CallInput(Products& products, const MatmulArgs& args);
+  CallInput(Products& products, const ExpertsArgs& args);
 };
 
 // What to do with the GEMM calls of one block pass. Calls are numbered in the order in which the
 // block makes them: one call multiplies one input by all matrices that read it, or is a whole layer
 // of routed experts.
 struct CallPlan {
-  // Begin with this call and give it `input`; ops before it do nothing, so that the residual stream
-  // must be as it was when the call was first reached. −1: begin at the beginning.
+  // Begin with this call and give it `input`, whose x is fetched into `x`; ops before it do
+  // nothing, so that the residual stream must be as it was when the call was first reached. −1:
+  // begin at the beginning.
   int resume = -1;
   const CallInput* input = nullptr;
+  TensorView x = {};
+  // Compute what comes before `resume` after all, unheard: for blocks whose calls leave more for
+  // later ones than the residual stream. The stream must be as it was at the block's beginning.
+  bool replay = false;
   // End before this call; ops behind do nothing.
   int stop = INT_MAX;
   // Matrices that take the place of others.
@@ -57,11 +67,16 @@ class CallTable : public OpTable {
 
   const OpTable& table() const { return table_; }
   // For the ops: whether they compute anything at this point of the pass.
-  bool running() const { return next_ > plan_->resume && next_ <= plan_->stop; }
+  bool running() const { return (plan_->replay || next_ > plan_->resume) && next_ <= plan_->stop; }
   void matmul(ExecContext& ctx, const MatmulArgs& args) const;
   void experts(ExecContext& ctx, const ExpertsArgs& args) const;
 
  private:
+  // Whether a pass reaches this call, and whether its listeners hear of it.
+  bool reaches(int call) const {
+    return call <= plan_->stop && (plan_->replay || call >= plan_->resume);
+  }
+  bool is_heard(int call) const { return call >= plan_->resume; }
   // The matrix that takes the place of `matrix`, which may be null.
   const PackedMatrix* in_place_of(const PackedMatrix* matrix) const;
 

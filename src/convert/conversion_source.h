@@ -31,13 +31,18 @@ struct ConversionJob {
 
 LoadOptions load_options_of(const ConversionJob& job);
 
-// Throws kInvalidArgument and kUnsupported where nothing can be converted.
+// Throws kUnsupported for a model that cannot be converted.
+void check_model(const ModelLoader& loader);
+// Throws that, and kInvalidArgument for a calibration without rows.
 void check_conversion_source(const ModelLoader& loader, const Calibration& calibration);
+// Reads all weights of the model. Throws kInvalidArgument for a tensor with a value that is not
+// finite, or beyond binary16, which results hold.
+void check_values(const ConversionJob& job, const ModelLoader& loader);
 
 // Changes with every token, with every end of a row, and with what is held out.
 Hash128 hash_of(const Calibration& calibration);
 
 // Both paths of all rows at the entry of the first block; each row is a chunk.
-TwoPaths start_paths(ModelPart& ends, const Calibration& calibration);
+TwoPaths start_paths(ModelPart& ends, Backend& backend, const Calibration& calibration);
 
 }  // namespace bl

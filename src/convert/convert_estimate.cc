@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/seconds_since.h"
+#include "convert/block_model.h"
 #include "convert/measure_model.h"
 #include "convert/output_quality.h"
 #include "convert/rounding.h"
@@ -38,7 +39,8 @@ Tensor ramp_matrix(std::int64_t rows, std::int64_t columns) {
 Speed trial(Backend& backend) {
   constexpr std::int64_t kIn = 256, kOut = 1024, kSide = 768;
   Products products(backend);
-  const Tensor a = ramp_matrix(kSide, kSide), sum = zero_matrix(kSide, kSide);
+  const Tensor a = products.from_host(ramp_matrix(kSide, kSide).view());
+  const Tensor sum = products.zeros(kSide, kSide);
   products.add(sum.view(), a.view(), a.view());  // the first one also takes memory
   Speed speed;
   double seconds = std::numeric_limits<double>::infinity();
@@ -48,10 +50,12 @@ Speed trial(Backend& backend) {
     seconds = std::min(seconds, seconds_since(begin));
   }
   speed.flops = 2.0 * kSide * kSide * kSide / std::max(seconds, 1e-9);
-  const Tensor wanted = ramp_matrix(kIn, kOut), h = zero_matrix(kIn, kIn);
+  const Tensor wanted = products.from_host(ramp_matrix(kIn, kOut).view());
+  const Tensor diagonal = zero_matrix(kIn, kIn);
   for (std::int64_t i = 0; i < kIn; ++i) {
-    h.view().row<float>(i)[i] = 1.0f + static_cast<float>(kIn - i);
+    diagonal.view().row<float>(i)[i] = 1.0f + static_cast<float>(kIn - i);
   }
+  const Tensor h = products.from_host(diagonal.view());
   const OrderedHessian hessian = order_hessian(products, h.view(), 1, 0.01);
   const auto start = std::chrono::steady_clock::now();
   Rounding(products, hessian, wanted.view()).run(uniform_groups(4, 64, kIn), 0);
@@ -95,17 +99,20 @@ std::uint64_t memory_of(const EstimateArgs& args, const Sizes& sizes) {
   }
   // One copy as F32 to round, and one to compute with, of weights of two bytes or more.
   if (args.may_fold) block *= 5;
-  const LoadRange outside{.first_block = 0, .end_block = 0};
-  const std::uint64_t ends = args.loader.load_plan().totals(outside).packed;
+  const std::uint64_t ends = args.loader.load_plan().totals(kEnds).packed;
   const std::uint64_t rounding = 4 * (kMatrices * sizes.matrix + 4 * sizes.side * sizes.side);
   const std::uint64_t linears = args.linears.size() - 1;
   const auto head = static_cast<std::uint64_t>(sizes.head);
   const auto variants = linears * static_cast<std::uint64_t>(kSensitivityTokens) * 4 * hidden;
   const std::uint64_t measuring = static_cast<std::uint64_t>(args.measured_tokens) * 4 * hidden +
                                   variants + block + rounding + ends;
+  const auto& specs = args.loader.spec().blocks;
+  const std::uint64_t entries =
+      std::any_of(specs.begin(), specs.end(), needs_replay) ? tokens * 8 * hidden : 0;
   // Both paths, and the inputs of the next linear on both.
   const std::uint64_t states = tokens * 8 * hidden;
-  const std::uint64_t quantizing = states + tokens * 8 * sizes.side + block + rounding + ends;
+  const std::uint64_t quantizing =
+      states + entries + tokens * 8 * sizes.side + block + rounding + ends;
   const std::uint64_t heading = states + 4 * kMatrices * head + ends;
   return std::max({measuring, quantizing, heading});
 }

@@ -1,5 +1,7 @@
 #include "convert/converter.h"
 
+#include <utility>
+
 #include "base/error.h"
 #include "base/file.h"
 #include "convert/exl2_output.h"
@@ -52,17 +54,16 @@ std::int64_t slots_of(const GroupList& groups) {
 Converter::Converter(const ConvertArgs& args)
     : args_(args), loader_(args.job.backend, args.job.files, load_options_of(args.job)) {
   check_conversion_source(loader_, args.job.calibration);
-  const auto add = [&](const LinearSite& site, const std::string& key, GroupList groups) {
-    linears_.push_back({key, site.in(), site.padded_out(), std::move(groups)});
-    weights_[key] = site.in() * site.out();
+  const auto add = [&](const LoadRange& range, const GroupList& groups) {
+    for (const LoadTask* task : quantized_linears(loader_, range)) {
+      const auto& work = std::get<MatrixWork>(task->work);
+      linears_.push_back({task->key, work.in, (work.out + 31) / 32 * 32, groups});
+      weights_[task->key] = work.in * work.out;
+    }
   };
-  for (std::size_t i = 0; i < blocks(); ++i) {
-    const ModelPart block = ModelPart::block(loader_, args.job.backend, i);
-    for (const LinearSite& site : block.linears()) add(site, site.key, {});
-  }
-  const ModelPart ends = ModelPart::ends(loader_, args.job.backend);
-  add(ends.linears().front(), loader_.spec().arch->head.at(0),
-      head_groups(args.head_bits, loader_.spec().hidden));
+  for (const std::int32_t layer : loader_.spec().order) add(LoadRange::block(layer), {});
+  add(kEnds, head_groups(args.head_bits, loader_.spec().hidden));
+  warn_of_plain_linears(loader_);
   check_folds(loader_, args.folds.value_or(FoldSet{}), "--fold");
   if (!args.measurement.empty()) read_measurement();
   job_.emplace(args.job.work, describe(args), args.job.restart);
@@ -155,9 +156,15 @@ ConvertEstimate Converter::estimate() const {
                               .sweeps = args_.job.quantize.sweeps});
 }
 
+// Once in a job, before hours are spent.
+void Converter::check_values() {
+  if (!std::exchange(checked_, true)) bl::check_values(args_.job, loader_);
+}
+
 void Converter::measure() {
   const FoldSet& kept = folds().kept;
   if (is_measured()) return;
+  check_values();
   measurement_ = measure_model({.loader = loader_,
                                 .backend = args_.job.backend,
                                 .calibration = args_.job.calibration,
@@ -207,6 +214,7 @@ void Converter::quantize(double bits) {
   const RateFolder& rate = folder_of(bits);
   const std::size_t parts = blocks() + 1;
   if (rate.is_finished()) return;
+  check_values();
   std::map<std::string, GroupList> groups;
   for (const PlannedMatrix& matrix : matrices(bits)) groups[matrix.key] = matrix.groups;
   const Exl2Rounder rounder(groups, args_.job.quantize.sweeps);
@@ -215,14 +223,13 @@ void Converter::quantize(double bits) {
     args_.job.progress(phase, static_cast<std::int64_t>(done), static_cast<std::int64_t>(parts));
   };
   ModelPart ends = ModelPart::ends(loader_, args_.job.backend);
-  TwoPaths paths = start_paths(ends, args_.job.calibration);
+  TwoPaths paths = start_paths(ends, args_.job.backend, args_.job.calibration);
   std::vector<double> block_errors = quantize_blocks(
       {loader_, args_.job.backend, rounder, rate, args_.job.quantize, report}, paths);
   report(blocks());
   std::vector<QuantizedLinear> last;
   last.push_back(
       quantize_head(ends, args_.job.backend, paths, linears_.back().groups, args_.job.quantize));
-  last.front().key = linears_.back().key;
   OutputQuality quality = compare_outputs(ends, args_.job.backend, paths, &last.front());
   quality.block_errors = std::move(block_errors);
   rate.save_part(blocks(), last);

@@ -68,6 +68,7 @@ class Converter {
   void read_measurement();
   std::vector<FoldSet> possible_folds() const;
   FoldChoice choose_folds();
+  void check_values();
 
   const ConvertArgs& args_;
   ModelLoader loader_;
@@ -78,6 +79,7 @@ class Converter {
   std::optional<ReferenceMeasurement> reference_;
   std::optional<FoldChoice> folds_;
   std::string measurement_id_ = "own";  // or the hash of the file that was given
+  bool checked_ = false;                // check_values()
   std::map<double, BitPlan> plans_;
   std::map<double, RateFolder> rates_;
 };

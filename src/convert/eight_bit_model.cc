@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <numeric>
-#include <set>
 
 #include "convert/block_model.h"
+#include "convert/conversion_source.h"
 #include "convert/packed_tensors.h"
 #include "convert/rounding.h"
-#include "model/checkpoint_names.h"
-#include "model/renamed_source.h"
 
 namespace bl {
 namespace {
@@ -19,22 +17,17 @@ constexpr std::int32_t kGroup = 128;
 // Packed matrices, and what else a model has.
 class EightBitSource : public TensorSource {
  public:
-  EightBitSource(std::shared_ptr<const TensorSource> files, const CheckpointNames& names,
-                 std::vector<PackedTensor> tensors, std::set<std::string, std::less<>> replaced)
-      : files_(std::move(files)),
-        plain_(*files_, names),
-        packed_(std::move(tensors)),
-        replaced_(std::move(replaced)) {}
+  EightBitSource(const ModelFiles& files, const ModelLoader& loader,
+                 const RemainingTensors::Keys& quantized, std::vector<PackedTensor> tensors)
+      : plain_(files, loader, quantized), packed_(std::move(tensors)) {}
 
   const TensorInfo* find(std::string_view name) const override {
-    if (const TensorInfo* info = packed_.find(name)) return info;
-    return replaced_.contains(name) ? nullptr : plain_.find(name);
+    const TensorInfo* info = packed_.find(name);
+    return info != nullptr ? info : plain_.find(name);
   }
   std::vector<std::string> names() const override {
     std::vector<std::string> all = packed_.names();
-    for (std::string& name : plain_.names()) {
-      if (!replaced_.contains(name)) all.push_back(std::move(name));
-    }
+    for (std::string& name : plain_.names()) all.push_back(std::move(name));
     std::sort(all.begin(), all.end());
     return all;
   }
@@ -43,24 +36,21 @@ class EightBitSource : public TensorSource {
   }
 
  private:
-  std::shared_ptr<const TensorSource> files_;
-  RenamedSource plain_;
+  RemainingTensors plain_;
   PackedSource packed_;
-  std::set<std::string, std::less<>> replaced_;
 };
 
 // A Hessian for which every weight takes its nearest value.
-OrderedHessian identity_hessian(std::int64_t n) {
+OrderedHessian identity_hessian(Products& products, std::int64_t n) {
   OrderedHessian hessian;
   hessian.perm.resize(static_cast<std::size_t>(n));
   std::iota(hessian.perm.begin(), hessian.perm.end(), 0);
-  hessian.h = zero_matrix(n, n);
-  hessian.u_transposed = zero_matrix(n, n);
-  for (std::int64_t i = 0; i < n; ++i) {
-    hessian.h.view().row<float>(i)[i] = 1.0f;
-    hessian.u_transposed.view().row<float>(i)[i] = 1.0f;
-  }
-  hessian.importance.assign(static_cast<std::size_t>(n), 1.0f);
+  const Tensor one = zero_matrix(n, n);
+  for (std::int64_t i = 0; i < n; ++i) one.view().row<float>(i)[i] = 1.0f;
+  hessian.h = products.from_host(one.view());
+  hessian.u_transposed = products.from_host(one.view());
+  std::vector<float> ones(static_cast<std::size_t>(n), 1.0f);
+  hessian.importance = products.from_host(view_of(ones.data(), {n}));
   hessian.tokens = 1;
   return hessian;
 }
@@ -69,22 +59,22 @@ class EightBitCopy {
  public:
   explicit EightBitCopy(Backend& backend) : products_(backend) {}
 
-  void add(const LinearSite& site, const std::string& key) {
-    const OrderedHessian hessian = identity_hessian(site.in());
+  void add(const LinearSite& site) {
+    const OrderedHessian hessian = identity_hessian(products_, site.in());
     const Tensor wanted = in_slot_order(products_, site.weight, hessian.perm, site.padded_out());
     Rounding::Result rounded = Rounding(products_, hessian, wanted.view())
                                    .run(uniform_groups(kBits, kGroup, site.in()), 0);
-    for (PackedTensor& tensor : packed_tensors(key, std::move(rounded.matrix))) {
+    for (PackedTensor& tensor : packed_tensors(site.key, std::move(rounded.matrix))) {
       tensors_.push_back(std::move(tensor));
     }
-    replaced_.insert(key + ".weight");
+    quantized_.insert(site.key);
   }
 
-  ModelFiles files(const ModelFiles& plain, const CheckpointNames& names) {
+  ModelFiles files(const ModelFiles& plain, const ModelLoader& loader) {
     ModelFiles result = plain;
     result.config["quantization_config"] = {{"quant_method", "exl2"}};
-    result.source = std::make_shared<EightBitSource>(plain.source, names, std::move(tensors_),
-                                                     std::move(replaced_));
+    result.source =
+        std::make_shared<EightBitSource>(plain, loader, quantized_, std::move(tensors_));
     result.gptq.reset();
     return result;
   }
@@ -92,7 +82,7 @@ class EightBitCopy {
  private:
   Products products_;
   std::vector<PackedTensor> tensors_;
-  std::set<std::string, std::less<>> replaced_;
+  RemainingTensors::Keys quantized_;
 };
 
 }  // namespace
@@ -101,15 +91,17 @@ ModelFiles eight_bit_model(Backend& backend, const ModelFiles& files,
                            const std::filesystem::path& archs) {
   LoadOptions options;
   options.archs = archs;
+  options.separate_linears = true;
   ModelLoader loader(backend, files, options);
+  check_model(loader);
   EightBitCopy copy(backend);
   for (std::size_t i = 0; i < loader.spec().order.size(); ++i) {
     const ModelPart block = ModelPart::block(loader, backend, i);
-    for (const LinearSite& site : block.linears()) copy.add(site, site.key);
+    for (const LinearSite& site : block.linears()) copy.add(site);
   }
   const ModelPart ends = ModelPart::ends(loader, backend);
-  copy.add(ends.linears().front(), loader.spec().arch->head.at(0));
-  return copy.files(files, CheckpointNames(*loader.spec().arch));
+  copy.add(ends.linears().front());
+  return copy.files(files, loader);
 }
 
 }  // namespace bl

@@ -2,23 +2,24 @@
 
 #include "convert/scale_search.h"
 #include "format/exl2_scale.h"
+#include "ops/grid_math.h"
 
 namespace bl {
 
-Exl2Grids::Exl2Grids(const GroupList& groups, std::int64_t out)
+Exl2Grids::Exl2Grids(std::span<const SlotGroup> groups, std::int64_t out)
     : groups_(groups),
       out_(out),
       scale_codes_(groups.size() * static_cast<std::size_t>(out)),
       scale_max_(groups.size()) {}
 
-void Exl2Grids::search(Products& products, std::size_t group, const GroupWeights& weights) {
+void Exl2Grids::search(const HostThreads& threads, std::size_t group, const GroupWeights& weights) {
   const int bits = groups_[group].bits;
   ErrorCurves curves(out_);
-  for_panels(products, out_, [&](const ColumnPanel& panel) {
+  for_panels(threads, out_, [&](const ColumnPanel& panel) {
     measure_curves(weights.of(panel, bits), panel.first, curves);
   });
-  scale_max_[group] = choose_scale_max(products, curves);
-  for_panels(products, out_, [&](const ColumnPanel& panel) {
+  scale_max_[group] = choose_scale_max(threads, curves);
+  for_panels(threads, out_, [&](const ColumnPanel& panel) {
     choose_scale_codes(weights.of(panel, bits), panel.first, curves, scale_max_[group],
                        scale_codes_.data() + at(group, panel));
   });
@@ -40,16 +41,9 @@ bool Exl2Grids::refit(std::size_t group, const ColumnPanel& panel, const RefitTe
   std::uint8_t* codes = scale_codes_.data() + at(group, panel);
   bool changed = false;
   for (std::size_t c = 0; c < static_cast<std::size_t>(panel.columns); ++c) {
-    const float now = scales[codes[c]];
-    float least = 0.0f;
-    for (std::uint8_t code = 0; code < scales.size(); ++code) {
-      const float change = scales[code] - now;
-      const float loss = change * (2.0f * terms.by_scale[c] + change * terms.scale_scale[c]);
-      if (loss >= least) continue;
-      least = loss;
-      codes[c] = code;
-      changed = true;
-    }
+    const int code = refitted_exl2_code(scales.data(), codes[c], terms.of(c));
+    changed = changed || code != codes[c];
+    codes[c] = static_cast<std::uint8_t>(code);
   }
   return changed;
 }

@@ -1,6 +1,6 @@
 #pragma once
 #include "convert/group_grids.h"
-#include "convert/rounded_matrix.h"
+#include "ops/fitting.h"
 
 namespace bl {
 
@@ -8,9 +8,9 @@ namespace bl {
 class Exl2Grids : public GroupGrids {
  public:
   // `groups` must outlive this; `out` is a multiple of 32.
-  Exl2Grids(const GroupList& groups, std::int64_t out);
+  Exl2Grids(std::span<const SlotGroup> groups, std::int64_t out);
 
-  void search(Products& products, std::size_t group, const GroupWeights& weights) override;
+  void search(const HostThreads& threads, std::size_t group, const GroupWeights& weights) override;
   ColumnGrids grids(std::size_t group, const ColumnPanel& panel) const override;
   bool refit(std::size_t group, const ColumnPanel& panel, const RefitTerms& terms) override;
 
@@ -23,7 +23,7 @@ class Exl2Grids : public GroupGrids {
     return group * static_cast<std::size_t>(out_) + static_cast<std::size_t>(panel.first);
   }
 
-  const GroupList& groups_;
+  std::span<const SlotGroup> groups_;
   std::int64_t out_;
   std::vector<std::uint8_t> scale_codes_;
   std::vector<std::uint16_t> scale_max_;

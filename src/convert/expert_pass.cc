@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/log.h"
 
 namespace bl {
 namespace {
@@ -44,9 +45,10 @@ class ExpertPass {
       const ExpertsArgs& routed = *input.routed;
       for (std::int64_t token = 0; token < input.x.view().rows(); ++token) {
         for (int j = 0; j < routed.k; ++j) {
-          const auto expert = static_cast<std::size_t>(routed.experts[token * routed.k + j]);
+          const auto at = static_cast<std::size_t>(token * routed.k + j);
+          const auto expert = static_cast<std::size_t>(input.experts[at]);
           BL_CHECK(expert < rows_.size());
-          rows_[expert].push_back({chunk, token, routed.weights.row<const float>(token)[j]});
+          rows_[expert].push_back({chunk, token, input.weights.view().row<const float>(token)[j]});
         }
       }
     }
@@ -82,25 +84,27 @@ class ExpertPass {
 
   // The inputs of one expert, F32 [rows, in].
   Tensor gathered(const std::vector<ExpertRow>& rows) const {
-    Tensor x = make_host_tensor(DType::kF32, {std::ssize(rows), routed_.x.columns()});
-    for (std::size_t r = 0; r < rows.size(); ++r) {
-      const float* from = args_.inputs[rows[r].chunk].x.view().row<const float>(rows[r].token);
-      const float factor = routed_.weights_on_input ? rows[r].weight : 1.0f;
-      float* to = x.view().row<float>(static_cast<std::int64_t>(r));
-      for (std::int64_t i = 0; i < x.view().columns(); ++i) to[i] = factor * from[i];
+    std::vector<TensorView> places;
+    for (const ExpertRow& row : rows) {
+      places.push_back(slice_rows(args_.inputs[row.chunk].x.view(), row.token, 1));
     }
+    Tensor x = args_.products.gathered(places);
+    if (routed_.weights_on_input) args_.products.ops().scale_rows(x.view(), weights_of(rows));
     return x;
   }
 
+  static std::vector<float> weights_of(const std::vector<ExpertRow>& rows) {
+    std::vector<float> weights;
+    for (const ExpertRow& row : rows) weights.push_back(row.weight);
+    return weights;
+  }
+
   OrderedHessian hessian_of(const TensorView& x, const std::vector<ExpertRow>& rows) const {
-    const Tensor weighted = copy_of(x);
+    const Tensor weighted = args_.products.copy(x);
     if (!routed_.weights_on_input) {
-      for (std::size_t r = 0; r < rows.size(); ++r) {
-        float* row = weighted.view().row<float>(static_cast<std::int64_t>(r));
-        for (std::int64_t i = 0; i < x.columns(); ++i) row[i] *= rows[r].weight;
-      }
+      args_.products.ops().scale_rows(weighted.view(), weights_of(rows));
     }
-    const Tensor sum = zero_matrix(x.columns(), x.columns());
+    const Tensor sum = args_.products.zeros(x.columns(), x.columns());
     args_.products.add_upper_gram(sum.view(), weighted.view());
     return order_hessian(args_.products, sum.view(), tokens_, args_.damping,
                          args_.slot_order(x.columns()));
@@ -110,8 +114,8 @@ class ExpertPass {
   Tensor hidden_of(const ExpertWeights& expert, const PackedMatrix* gate, const PackedMatrix* up,
                    const TensorView& x) const {
     const Shape shape{x.rows(), routed_.intermediate};
-    Tensor first = make_host_tensor(DType::kF32, shape);
-    Tensor second = make_host_tensor(DType::kF32, shape);
+    Tensor first = args_.products.matrix(shape);
+    const Tensor second = args_.products.matrix(shape);
     ActivateArgs activation = routed_.activation;
     activation.out = first.view();
     activation.gate = first.view();
@@ -137,6 +141,14 @@ class ExpertPass {
 
 int for_each_expert(const ExpertPassArgs& args, const RoundExpert& round) {
   return ExpertPass(args, round).run();
+}
+
+void warn_of_unreached(int experts) {
+  if (experts == 0) return;
+  log_warning(
+      "{} experts were chosen by no calibration token; their widths and roundings follow other "
+      "tokens of their layers (more or other calibration text reaches more experts)",
+      experts);
 }
 
 }  // namespace bl

@@ -29,4 +29,7 @@ using RoundExpert =
 // Returns how many experts no token has chosen.
 int for_each_expert(const ExpertPassArgs& args, const RoundExpert& round);
 
+// Warns of experts that no token has chosen, if there are any, and says what helps.
+void warn_of_unreached(int experts);
+
 }  // namespace bl

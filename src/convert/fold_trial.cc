@@ -94,12 +94,13 @@ class FoldTrial {
     for (std::int64_t i = 0; i < args.rows; ++i) {
       const auto& row = args.job.calibration.rows.at(static_cast<std::size_t>(i));
       chunks_.emplace_back(std::span(&row, 1));
-      states_.push_back(ends_.embed(chunks_.back()));
+      states_.push_back(products_.keep(ends_.embed(chunks_.back()).view()));
     }
-    base_ = ends_.embed(compared_);
-    variants_.push_back({FoldSet{}, nullptr, copy_of(base_.view())});
+    const Tensor start = ends_.embed(compared_);
+    base_ = products_.keep(start.view());
+    variants_.push_back({FoldSet{}, nullptr, products_.keep(start.view())});
     for (const FoldSet& kinds : args.sets) {
-      variants_.push_back({kinds, folded_loader(kinds), copy_of(base_.view())});
+      variants_.push_back({kinds, folded_loader(kinds), products_.keep(start.view())});
     }
   }
 
@@ -133,7 +134,7 @@ class FoldTrial {
     ModelPart plain = ModelPart::block(args_.loader, backend_, number);
     for (Variant& variant : variants_) {
       if (!on_trial) {
-        plain.run_block(compared_, variant.states.view(), {});
+        run_compared(plain, variant.states, {});
       } else if (variant.loader) {
         ModelPart folded = ModelPart::block(*variant.loader, backend_, number);
         try_block(folded, variant);
@@ -141,10 +142,21 @@ class FoldTrial {
         try_block(plain, variant);
       }
     }
-    plain.run_block(compared_, base_.view(), {});
+    run_compared(plain, base_, {});
     for (std::size_t i = 0; others_follow && i < chunks_.size(); ++i) {
-      plain.run_block(chunks_[i], states_[i].view(), {});
+      products_.update(states_[i],
+                       [&](const TensorView& x) { plain.run_block(chunks_[i], x, {}); });
     }
+  }
+
+  void run_compared(ModelPart& block, const Tensor& states, const CallPlan& plan) {
+    products_.update(states, [&](const TensorView& x) { block.run_block(compared_, x, plan); });
+  }
+
+  void rotate(const TensorView& states, Turn turn) {
+    const Tensor host = products_.to_host(states);
+    rotate_stream(host.view(), turn);
+    products_.ops().copy(states, products_.from_host(host.view()).view());
   }
 
   // Rounds all linears of a block and moves the variant behind it.
@@ -156,10 +168,11 @@ class FoldTrial {
     }
     CallPlan plan;
     plan.substitutes = coarse.map();
-    const TensorView& x = variant.states.view();
-    if (variant.turns()) rotate_stream(x, Turn::kForth);
-    block.run_block(compared_, x, plan);
-    if (variant.turns()) rotate_stream(x, Turn::kBack);
+    products_.update(variant.states, [&](const TensorView& x) {
+      if (variant.turns()) rotate(x, Turn::kForth);
+      block.run_block(compared_, x, plan);
+      if (variant.turns()) rotate(x, Turn::kBack);
+    });
   }
 
   // Runs all rows through a block that is not rounded.
@@ -172,19 +185,15 @@ class FoldTrial {
     CallPlan plan;
     plan.before = [&](int at, const MatmulArgs& args) {
       Call& call = call_at(at);
-      const bool first = call.inputs.tokens == 0;
-      for (const MatmulOutput& output : args.outputs) {
-        const LinearSite* linear = block.linear_of(output.weight);
-        if (first && linear != nullptr) call.readers.push_back(linear);
-      }
+      if (call.readers.empty()) call.readers = block.readers_of(args);
       if (!call.readers.empty()) call.inputs.add(products_, args.x);
     };
     plan.before_experts = [&](int at, const ExpertsArgs& args) {
-      call_at(at).routed.emplace_back(args);
+      call_at(at).routed.emplace_back(products_, args);
     };
     for (std::size_t i = 0; i < chunks_.size(); ++i) {
-      const Tensor x = copy_of(states_[i].view());
-      if (turns) rotate_stream(x.view(), Turn::kForth);
+      const Tensor x = products_.copy(products_.fetch(states_[i]).view());
+      if (turns) rotate(x.view(), Turn::kForth);
       block.run_block(chunks_[i], x.view(), plan);
     }
     return calls;
@@ -214,7 +223,6 @@ class FoldTrial {
   // Runs the head for a few positions at a time, whose logits are in memory.
   void compare() {
     const std::vector<std::int32_t>& ids = compared_.whole.batch.ids;
-    for (Variant& variant : variants_) variant.kl.resize(ids.size());
     for (std::size_t first = 0; first < ids.size(); first += kStretch) {
       const std::size_t count = std::min<std::size_t>(kStretch, ids.size() - first);
       const std::vector<std::vector<std::int32_t>> row{
@@ -227,8 +235,9 @@ class FoldTrial {
   // The head does not look at the order of tokens.
   void compare_piece(const Chunk& piece, std::size_t first) {
     const auto logits_of = [&](const Tensor& states, const ModelPart::ReadLogits& read) {
+      const Tensor all = products_.fetch(states);
       const TensorView rows =
-          slice_rows(states.view(), static_cast<std::int64_t>(first), piece.tokens());
+          slice_rows(all.view(), static_cast<std::int64_t>(first), piece.tokens());
       ends_.run_head(piece, rows, {}, read);
     };
     std::optional<OutputDistributions> base;
@@ -238,18 +247,10 @@ class FoldTrial {
     });
     for (Variant& variant : variants_) {
       logits_of(variant.states, [&](std::int64_t, const TensorView& logits) {
-        divergences(*base, logits, variant.kl.data() + first);
+        const std::vector<double> kl = base->divergences(logits);
+        variant.kl.insert(variant.kl.end(), kl.begin(), kl.end());
       });
     }
-  }
-
-  void divergences(const OutputDistributions& base, const TensorView& logits, double* kl) {
-    products_.parallel(logits.rows(), 1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t r = begin; r < end; ++r) {
-        const float* row = logits.row<const float>(r);
-        kl[r] = base.divergence(r, row, log_sum_of(row, logits.columns()));
-      }
-    });
   }
 
   FoldChoice choose() const {

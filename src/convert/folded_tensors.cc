@@ -26,7 +26,7 @@ DenseMatrix stored_matrix(const MatrixWork& work) {
 FoldedTensors::FoldedTensors(const LoadPlan& plan) {
   for (const LoadTask& task : plan.tasks) {
     if (const auto* matrix = std::get_if<MatrixWork>(&task.work)) {
-      if (matrix->fold) add_matrix(plan.sites.origin(task.linear).module, *matrix);
+      if (matrix->fold) add_matrix(task.key, *matrix);
     } else if (const auto* norm = std::get_if<NormWork>(&task.work)) {
       add_vector(norm->weight);
       add_vector(norm->bias);
@@ -45,7 +45,7 @@ void FoldedTensors::add_matrix(const std::string& key, const MatrixWork& work) {
     return folded(stored_matrix(work), *work.fold).weight;
   });
   makes_.try_emplace(key + ".bias", [&work](const TensorSource&, const std::string&) {
-    return folded_bias(stored_matrix(work), work.fold->outputs);
+    return folded_bias(stored_matrix(work).bias, work.fold->outputs);
   });
 }
 

@@ -4,16 +4,11 @@
 #include <limits>
 
 #include "format/bit_codec.h"
+#include "ops/grid_math.h"
 #include "tensor/float16.h"
 
 namespace bl {
 namespace {
-
-// The nearest scale that a file can hold: binary16, above 0 and finite.
-float stored_scale(float scale) {
-  const float bounded = std::clamp(scale, 0x1p-24f, 65504.0f);
-  return half_to_float(float_to_half(bounded));
-}
 
 // Keeps the better of two grids for each column.
 void keep_better(const GroupPanel& panel, const ColumnGrids& tried, ColumnGrids& best,
@@ -28,47 +23,13 @@ void keep_better(const GroupPanel& panel, const ColumnGrids& tried, ColumnGrids&
   }
 }
 
-// A scale and zero point that could take the place of a column's own.
-struct Refit {
-  float scale = 0.0f;
-  float zero = 0.0f;
-  double change = 0.0;  // of the loss
-};
-
-// The best scale of a column whose zero point moves by `shift`, and what it changes. With s the old
-// scale and s' the new one, the weights change by (s' − s) · (q − zero) − s' · shift, and the loss
-// is a parabola in s'.
-Refit refit_column(const RefitTerms& terms, std::size_t c, const Refit& now, double shift) {
-  const double s = now.scale;
-  const double shift_shift = terms.shift_shift, scale_shift = terms.scale_shift[c];
-  const double curvature =
-      terms.scale_scale[c] - 2.0 * shift * scale_shift + shift * shift * shift_shift;
-  if (!(curvature > 0.0)) return now;
-  const double slope = terms.by_scale[c] - shift * terms.by_shift[c] -
-                       shift * s * (scale_shift - shift * shift_shift);
-  Refit result;
-  result.scale = stored_scale(static_cast<float>(s - slope / curvature));
-  result.zero = now.zero + static_cast<float>(shift);
-  const double by_scale = result.scale - s, by_shift = -result.scale * shift;
-  result.change = 2.0 * (by_scale * terms.by_scale[c] + by_shift * terms.by_shift[c]) +
-                  by_scale * by_scale * terms.scale_scale[c] +
-                  2.0 * by_scale * by_shift * scale_shift + by_shift * by_shift * shift_shift;
-  return result;
-}
-
 }  // namespace
 
-GptqGrids::GptqGrids(const GptqLayout& layout, std::size_t groups, std::int64_t out)
-    : layout_(layout),
+GptqGrids::GptqGrids(const GptqGridRules& rules, std::size_t groups, std::int64_t out)
+    : rules_(rules),
       out_(out),
       scales_(groups * static_cast<std::size_t>(out)),
-      zeros_(scales_.size()) {
-  // A zero point of 0 less one does not fit its field, and readers disagree about what is stored
-  // then (docs/formats/gptq.md §5.3), so that v1 does without it.
-  least_zero_ = layout.v2 ? 0.0f : 1.0f;
-  largest_zero_ = static_cast<float>(code_mask(layout.bits));
-  if (layout.symmetric) least_zero_ = largest_zero_ = static_cast<float>(1 << (layout.bits - 1));
-}
+      zeros_(scales_.size()) {}
 
 // The grids from the smallest to the largest weight of each column, 0 included.
 ColumnGrids GptqGrids::spanning(const GroupPanel& panel) const {
@@ -82,7 +43,7 @@ ColumnGrids GptqGrids::spanning(const GroupPanel& panel) const {
   }
   ColumnGrids grids;
   for (std::size_t c = 0; c < low.size(); ++c) {
-    if (layout_.symmetric) {
+    if (rules_.symmetric) {
       high[c] = std::max(high[c], -low[c]);
       low[c] = -high[c];
     }
@@ -91,36 +52,31 @@ ColumnGrids GptqGrids::spanning(const GroupPanel& panel) const {
     const float steps = static_cast<float>(code_mask(panel.bits));
     grids.scale[c] = span > 0.0f ? stored_scale(span / steps) : 1.0f;
     const float zero = std::nearbyint(-low[c] / grids.scale[c]);
-    grids.zero[c] = std::clamp(zero, least_zero_, largest_zero_);
+    grids.zero[c] = std::clamp(zero, rules_.least_zero, rules_.largest_zero);
   }
   return grids;
 }
 
 ColumnGrids GptqGrids::best_grids(const GroupPanel& panel) const {
-  constexpr int kPoints = 18, kPointsPerOctave = 12;
-  constexpr float kLargest = 1.1f;  // first point, relative to the scale that spans all weights
   const ColumnGrids base = spanning(panel);
   ColumnGrids best = base;
   ColumnLanes least;
   least.fill(std::numeric_limits<float>::infinity());
-  const int reach = layout_.symmetric ? 0 : 2;
+  const int reach = rules_.symmetric ? 0 : kZeroReach;
   const auto try_ratio = [&](const ColumnGrids& around, float ratio, int shift) {
     ColumnGrids tried;
     for (std::size_t c = 0; c < tried.scale.size(); ++c) {
       tried.scale[c] = stored_scale(around.scale[c] * ratio);
-      tried.zero[c] =
-          std::clamp(around.zero[c] + static_cast<float>(shift), least_zero_, largest_zero_);
+      tried.zero[c] = std::clamp(around.zero[c] + static_cast<float>(shift), rules_.least_zero,
+                                 rules_.largest_zero);
     }
     keep_better(panel, tried, best, least);
   };
-  for (int point = 0; point < kPoints; ++point) {
-    const float ratio = kLargest * std::exp2(-static_cast<float>(point) / kPointsPerOctave);
-    for (int shift = -reach; shift <= reach; ++shift) try_ratio(base, ratio, shift);
+  for (int point = 0; point < kSpanPoints; ++point) {
+    for (int shift = -reach; shift <= reach; ++shift) try_ratio(base, span_ratio(point), shift);
   }
   const ColumnGrids coarse = best;
-  for (const int part : {-2, -1, 1, 2}) {
-    try_ratio(coarse, std::exp2(static_cast<float>(part) / (3 * kPointsPerOctave)), 0);
-  }
+  for (int step = 0; step < kFineSteps; ++step) try_ratio(coarse, fine_ratio(step), 0);
   return best;
 }
 
@@ -133,10 +89,10 @@ void GptqGrids::store(std::size_t group, const ColumnPanel& panel, const ColumnG
   }
 }
 
-void GptqGrids::search(Products& products, std::size_t group, const GroupWeights& weights) {
-  for_panels(products, out_, [&](const ColumnPanel& panel) {
-    const GroupPanel part = weights.of(panel, layout_.bits);
-    store(group, panel, layout_.min_max ? spanning(part) : best_grids(part));
+void GptqGrids::search(const HostThreads& threads, std::size_t group, const GroupWeights& weights) {
+  for_panels(threads, out_, [&](const ColumnPanel& panel) {
+    const GroupPanel part = weights.of(panel, rules_.bits);
+    store(group, panel, rules_.min_max ? spanning(part) : best_grids(part));
   });
 }
 
@@ -152,18 +108,13 @@ ColumnGrids GptqGrids::grids(std::size_t group, const ColumnPanel& panel) const 
 }
 
 bool GptqGrids::refit(std::size_t group, const ColumnPanel& panel, const RefitTerms& terms) {
-  if (layout_.min_max) return false;
+  if (rules_.min_max) return false;
   ColumnGrids current = grids(group, panel);
   bool changed = false;
   for (std::size_t c = 0; c < static_cast<std::size_t>(panel.columns); ++c) {
-    const Refit now{current.scale[c], current.zero[c], 0.0};
-    Refit best = now;
-    for (const int shift : {0, -1, 1}) {
-      const float zero = now.zero + static_cast<float>(shift);
-      if (zero < least_zero_ || zero > largest_zero_) continue;
-      const Refit tried = refit_column(terms, c, now, shift);
-      if (tried.change < best.change) best = tried;
-    }
+    const GptqGrid now{current.scale[c], current.zero[c], 0.0};
+    const GptqGrid best =
+        refitted_gptq_grid(terms.of(c), now, rules_.least_zero, rules_.largest_zero);
     if (best.scale == now.scale && best.zero == now.zero) continue;
     current.scale[c] = best.scale;
     current.zero[c] = best.zero;

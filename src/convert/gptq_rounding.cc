@@ -1,7 +1,7 @@
 #include "convert/gptq_rounding.h"
 
 #include "base/error.h"
-#include "convert/gptq_grids.h"
+#include "format/bit_codec.h"
 #include "format/quoted_name.h"
 
 namespace bl {
@@ -34,19 +34,32 @@ void check_gptq_shape(const std::string& key, std::int64_t in, std::int64_t out)
   }
 }
 
+GptqGridRules grid_rules(const GptqLayout& layout) {
+  GptqGridRules rules;
+  rules.bits = layout.bits;
+  rules.symmetric = layout.symmetric;
+  rules.min_max = layout.min_max;
+  // A zero point of 0 less one does not fit its field, and readers disagree about what is stored
+  // then (docs/formats/gptq.md §5.3), so that v1 does without it.
+  rules.least_zero = layout.v2 ? 0.0f : 1.0f;
+  rules.largest_zero = static_cast<float>(code_mask(layout.bits));
+  if (layout.symmetric) {
+    rules.least_zero = rules.largest_zero = static_cast<float>(1 << (layout.bits - 1));
+  }
+  return rules;
+}
+
 Rounding::Rounded<GptqRounded> round_gptq(Products& products, const OrderedHessian& hessian,
                                           const TensorView& wanted, const GptqLayout& layout,
                                           int sweeps) {
   const std::int64_t in = wanted.rows();
   const auto size = static_cast<std::int32_t>(layout.channels_per_group(in));
   const GroupList groups = uniform_groups(layout.bits, size, in);
-  GptqGrids grids(layout, groups.size(), wanted.columns());
   Rounding rounding(products, hessian, wanted);
-  Rounding::Rounded<SlotCodes> rounded = rounding.run(groups, grids, sweeps);
-  return {
-      {std::move(rounded.matrix), std::move(grids.scales()), std::move(grids.zeros()), layout.v2},
-      std::move(rounded.slot_errors),
-      rounded.error};
+  RoundResult result = rounding.run(groups, grid_rules(layout), sweeps);
+  GptqRounded matrix{rounding.slot_codes(groups, result), std::move(result.scales),
+                     std::move(result.column_codes), layout.v2};
+  return {std::move(matrix), std::move(result.slot_errors), result.error};
 }
 
 }  // namespace bl

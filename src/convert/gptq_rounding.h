@@ -46,6 +46,9 @@ struct GptqRounded : SlotCodes {
   bool v2 = false;
 };
 
+// The grids that a layout allows.
+GptqGridRules grid_rules(const GptqLayout& layout);
+
 // Rounds wanted weights, F32 [in, out] in slot order, with a Hessian in layout.slot_order().
 Rounding::Rounded<GptqRounded> round_gptq(Products& products, const OrderedHessian& hessian,
                                           const TensorView& wanted, const GptqLayout& layout,

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "convert/round_even.h"
 #include "format/bit_codec.h"
+#include "ops/grid_math.h"
 
 namespace bl {
 

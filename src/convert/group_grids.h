@@ -6,7 +6,8 @@
 #include <span>
 
 #include "convert/group_errors.h"
-#include "convert/products.h"
+#include "convert/host_threads.h"
+#include "ops/grid_math.h"
 
 namespace bl {
 
@@ -18,8 +19,8 @@ struct ColumnPanel {
 
 // Calls body(panel) for all columns of a matrix, on the backend's threads.
 template <class F>
-void for_panels(Products& products, std::int64_t out, const F& body) {
-  products.parallel(out, kPanelColumns, [&](std::int64_t begin, std::int64_t end) {
+void for_panels(const HostThreads& threads, std::int64_t out, const F& body) {
+  threads.parallel(out, kPanelColumns, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t c = begin; c < end; c += kPanelColumns) {
       body(ColumnPanel{c, std::min(kPanelColumns, end - c)});
     }
@@ -48,6 +49,10 @@ struct RefitTerms {
   ColumnLanes scale_scale{};
   ColumnLanes scale_shift{};
   float shift_shift = 0.0f;  // of every column
+  RefitSums of(std::size_t column) const {
+    return {by_scale[column], by_shift[column], scale_scale[column], scale_shift[column],
+            shift_shift};
+  }
 };
 
 // The scales of all groups of one linear, in a format's own terms. Calls for different panels may
@@ -56,7 +61,8 @@ class GroupGrids {
  public:
   virtual ~GroupGrids() = default;
   // Chooses the scales of a group for these weights.
-  virtual void search(Products& products, std::size_t group, const GroupWeights& weights) = 0;
+  virtual void search(const HostThreads& threads, std::size_t group,
+                      const GroupWeights& weights) = 0;
   virtual ColumnGrids grids(std::size_t group, const ColumnPanel& panel) const = 0;
   // Takes other scales where that lowers the loss. Returns whether any changed.
   virtual bool refit(std::size_t group, const ColumnPanel& panel, const RefitTerms& terms) = 0;

@@ -5,7 +5,7 @@ namespace {
 
 // sum [columns of x, columns of y] += xᵀ · y
 void add_product(Products& products, Tensor& sum, const TensorView& x, const TensorView& y) {
-  if (sum.empty()) sum = zero_matrix(x.columns(), y.columns());
+  if (sum.empty()) sum = products.zeros(x.columns(), y.columns());
   products.add_outer(sum.view(), x, y);
 }
 
@@ -15,7 +15,7 @@ void InputStatistics::add(Products& products, const TensorView& x) { add(product
 
 void InputStatistics::add(Products& products, const TensorView& x, const TensorView& original,
                           const TensorView& wanted) {
-  if (hessian.empty()) hessian = zero_matrix(x.columns(), x.columns());
+  if (hessian.empty()) hessian = products.zeros(x.columns(), x.columns());
   products.add_upper_gram(hessian.view(), x);
   if (!original.empty()) add_product(products, mixed, x, original);
   if (!wanted.empty()) add_product(products, cross, x, wanted);

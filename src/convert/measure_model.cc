@@ -5,7 +5,6 @@
 #include <numeric>
 
 #include "base/check.h"
-#include "base/log.h"
 #include "convert/expert_pass.h"
 #include "convert/input_statistics.h"
 #include "convert/output_distributions.h"
@@ -24,19 +23,6 @@ std::vector<double> run_errors(const std::vector<double>& slot_errors) {
   std::vector<double> errors(slot_errors.size() / 32, 0.0);
   for (std::size_t k = 0; k < slot_errors.size(); ++k) errors[k / 32] += slot_errors[k];
   return errors;
-}
-
-// Σ over the rows of D(base ‖ softmax(logits)).
-double divergence(Products& products, const OutputDistributions& base, const TensorView& logits) {
-  std::vector<double> rows(static_cast<std::size_t>(logits.rows()));
-  products.parallel(logits.rows(), 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t r = begin; r < end; ++r) {
-      const float* row = logits.row<const float>(r);
-      rows[static_cast<std::size_t>(r)] =
-          base.divergence(r, row, log_sum_of(row, logits.columns()));
-    }
-  });
-  return std::accumulate(rows.begin(), rows.end(), 0.0);
 }
 
 // Adds the curves of another group size for all widths: what it changes at kRatioBits (`errors`) is
@@ -66,11 +52,11 @@ class MeasurePass {
     BL_CHECK(rows <= args.calibration.rows.size());
     for (std::size_t i = 0; i < rows; ++i) {
       chunks_.emplace_back(std::span(&args.calibration.rows[i], 1));
-      states_.push_back(ends_.embed(chunks_.back()));
+      states_.push_back(products_.keep(ends_.embed(chunks_.back()).view()));
       result_.tokens += chunks_.back().tokens();
     }
     trial_.emplace_back(trial_rows());
-    base_ = ends_.embed(trial_.front());
+    base_ = products_.keep(ends_.embed(trial_.front()).view());
     result_.sensitivity_tokens = trial_.front().tokens() / 2;
   }
 
@@ -82,12 +68,7 @@ class MeasurePass {
     }
     if (args_.progress) args_.progress(blocks, blocks + 1);
     find_sensitivities();
-    if (unreached_ > 0) {
-      log_warning(
-          "{} experts were chosen by no calibration token; their widths and roundings follow other "
-          "tokens of their layers (more or other calibration text reaches more experts)",
-          unreached_);
-    }
+    warn_of_unreached(unreached_);
     return std::move(result_);
   }
 
@@ -119,16 +100,22 @@ class MeasurePass {
         add_input(call_at(calls, at), block, args);
       };
       plan.before_experts = [&](int at, const ExpertsArgs& args) {
-        call_at(calls, at).routed.emplace_back(args);
+        call_at(calls, at).routed.emplace_back(products_, args);
       };
-      block.run_block(chunks_[i], states_[i].view(), plan);
+      products_.update(states_[i],
+                       [&](const TensorView& x) { block.run_block(chunks_[i], x, plan); });
     }
-    for (Tensor& variant : variants_) block.run_block(trial_.front(), variant.view(), {});
+    for (const Tensor& variant : variants_) run_trial(block, variant, {});
     for (const Call& call : calls) {
       if (!call.routed.empty()) measure_experts(block, call);
       if (!call.readers.empty()) measure_readers(block, call);
     }
-    block.run_block(trial_.front(), base_.view(), {});
+    run_trial(block, base_, {});
+  }
+
+  void run_trial(ModelPart& block, const Tensor& states, const CallPlan& plan) {
+    products_.update(states,
+                     [&](const TensorView& x) { block.run_block(trial_.front(), x, plan); });
   }
 
   // A call of the block, with what all chunks give it.
@@ -145,12 +132,7 @@ class MeasurePass {
   }
 
   void add_input(Call& call, const ModelPart& block, const MatmulArgs& args) {
-    if (call.readers.empty()) {
-      for (const MatmulOutput& output : args.outputs) {
-        const LinearSite* linear = block.linear_of(output.weight);
-        if (linear != nullptr) call.readers.push_back(linear);
-      }
-    }
+    if (call.readers.empty()) call.readers = block.readers_of(args);
     if (!call.readers.empty()) call.inputs.add(products_, args.x);
   }
 
@@ -218,23 +200,23 @@ class MeasurePass {
   // The states of the model in which the matrices on trial alone are rounded. `linears`: how many
   // of the last ones belong to it.
   void add_variant(ModelPart& block, const Trial& trial, std::size_t linears) {
-    variants_.push_back(copy_of(base_.view()));
+    variants_.push_back(products_.keep(products_.fetch(base_).view()));
     CallPlan plan;
     plan.substitutes = trial.coarse.map();
-    block.run_block(trial_.front(), variants_.back().view(), plan);
+    run_trial(block, variants_.back(), plan);
     trial_losses_.push_back(trial.loss);
     variant_of_.insert(variant_of_.end(), linears, variants_.size() - 1);
   }
 
   // The states at every second position of the trial rows, F32 [positions, hidden]. Neighbours say
   // much the same, and the head takes a third of the time of a variant.
-  Tensor compared(const Tensor& states) const {
-    const std::int64_t hidden = states.view().columns();
-    Tensor result = make_host_tensor(DType::kF32, {states.view().rows() / 2, hidden});
-    for (std::int64_t r = 0; r < result.view().rows(); ++r) {
-      std::copy_n(states.view().row<const float>(2 * r + 1), hidden, result.view().row<float>(r));
-    }
-    return result;
+  Tensor compared(const Tensor& states) {
+    const Tensor rows = products_.fetch(states);
+    TensorView second = rows.view();
+    second.data = rows.view().row<float>(1);
+    second.shape = {rows.view().rows() / 2, rows.view().columns()};
+    second.row_stride *= 2;
+    return products_.copy(second);
   }
 
   // The tokens of these positions, as one sequence; the head does not look at order.
@@ -258,7 +240,8 @@ class MeasurePass {
       std::size_t piece = 0;
       ends_.run_head(chunk, compared(variants_[i]).view(), {},
                      [&](std::int64_t, const TensorView& logits) {
-                       sum += divergence(products_, base[piece++], logits);
+                       const std::vector<double> rows = base[piece++].divergences(logits);
+                       sum = std::accumulate(rows.begin(), rows.end(), sum);
                      });
       const double loss = trial_losses_[i];
       sensitivities.push_back(loss > 0.0 ? std::max(sum / tokens, 0.0) / loss : 0.0);

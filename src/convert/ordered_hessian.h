@@ -29,10 +29,10 @@ struct OrderedHessian {
   // F32 [in, in]: the transpose of U, where H⁻¹ = Uᵀ · U and U is upper triangular (Frantar et al.,
   // "GPTQ", arXiv 2210.17323).
   Tensor u_transposed;
-  std::vector<float> importance;  // [in]: 1 / U[k][k]², the loss of a unit error in slot k
-  std::int64_t tokens = 0;        // that the statistics were taken from
-  double damping = 0.0;           // what was added to the diagonal
-  int added_damping = 0;          // how often the damping had to be raised; 0 is usual
+  Tensor importance;        // F32 [in]: 1 / U[k][k]², the loss of a unit error in slot k
+  std::int64_t tokens = 0;  // that the statistics were taken from
+  double damping = 0.0;     // what was added to the diagonal
+  int added_damping = 0;    // how often the damping had to be raised; 0 is usual
 };
 
 // `sum`: F32 [in, in], Σ xᵀx over `tokens` tokens in channel order; only its upper triangle is
@@ -41,7 +41,8 @@ struct OrderedHessian {
 OrderedHessian order_hessian(Products& products, const TensorView& sum, std::int64_t tokens,
                              double damping, const SlotOrder& order = {});
 
-// Rows of W, [out, in] of any float type, as columns in slot order: F32 [in, padded out].
+// Rows of W, [out, in] of any float type in host memory, as columns in slot order: F32 [in, padded
+// out].
 Tensor in_slot_order(Products& products, const TensorView& weight,
                      const std::vector<std::int32_t>& perm, std::int64_t padded_out);
 

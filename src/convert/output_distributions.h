@@ -2,7 +2,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "convert/log_sum.h"
 #include "convert/products.h"
 
 namespace bl {
@@ -14,10 +13,11 @@ class OutputDistributions {
   OutputDistributions(Products& products, const TensorView& logits);
 
   std::int64_t rows() const { return p_.view().rows(); }
-  // D(row ‖ softmax(logits)) in nats. `sum`: that of `logits`, [vocab].
-  double divergence(std::int64_t row, const float* logits, const LogSum& sum) const;
+  // D(row ‖ softmax(logits)) in nats for each row of other logits of this shape.
+  std::vector<double> divergences(const TensorView& logits) const;
 
  private:
+  Products& products_;
   Tensor p_;                     // F32 [rows, vocab]
   std::vector<double> entropy_;  // [rows] −Σ p · ln p
 };

@@ -44,23 +44,18 @@ std::vector<Place> sampled_places(const TwoPaths& paths) {
   return places;
 }
 
-Sample sample_of(const TwoPaths& paths, std::span<const Place> places) {
+Sample sample_of(Products& products, const TwoPaths& paths, std::span<const Place> places) {
   Sample sample;
-  const std::int64_t hidden = paths.original.front().view().columns();
-  sample.original = make_host_tensor(DType::kF32, {std::ssize(places), hidden});
-  sample.quantized = make_host_tensor(DType::kF32, {std::ssize(places), hidden});
-  for (std::size_t k = 0; k < places.size(); ++k) {
-    const Place& place = places[k];
+  std::vector<TensorView> original, quantized;
+  for (const Place& place : places) {
     const auto& ids = paths.chunks[place.chunk].whole.batch.ids;
     sample.ids[0].push_back(ids[static_cast<std::size_t>(place.row)]);
     sample.next.push_back(ids[static_cast<std::size_t>(place.row + 1)]);
-    const auto copy = [&](const Tensor& from, const Tensor& to) {
-      std::copy_n(from.view().row<const float>(place.row), hidden,
-                  to.view().row<float>(static_cast<std::int64_t>(k)));
-    };
-    copy(paths.original[place.chunk], sample.original);
-    copy(paths.quantized[place.chunk], sample.quantized);
+    original.push_back(slice_rows(paths.original[place.chunk].view(), place.row, 1));
+    quantized.push_back(slice_rows(paths.quantized[place.chunk].view(), place.row, 1));
   }
+  sample.original = products.gathered(original);
+  sample.quantized = products.gathered(quantized);
   return sample;
 }
 
@@ -74,35 +69,24 @@ struct Figures {
 void compare_sample(ModelPart& ends, Products& products, const CallPlan& quantized_head,
                     const Sample& sample, Figures& figures) {
   const Chunk chunk(sample.ids);
-  const auto next_of = [&](std::int64_t r, const float* logits, const LogSum& sum) {
-    return sum.log_probability(logits[sample.next[static_cast<std::size_t>(r)]]);
+  const auto add_next = [&](const TensorView& logits, std::vector<double>& figures_of_path) {
+    std::vector<double> log_p(sample.next.size());
+    products.ops().log_probabilities(logits, sample.next, log_p);
+    figures_of_path.insert(figures_of_path.end(), log_p.begin(), log_p.end());
   };
   std::optional<OutputDistributions> base;
   ends.run_head(chunk, sample.original.view(), {},
                 [&](std::int64_t first, const TensorView& logits) {
                   BL_CHECK(first == 0);
                   base.emplace(products, logits);
-                  for (std::int64_t r = 0; r < logits.rows(); ++r) {
-                    const float* row = logits.row<const float>(r);
-                    figures.original.push_back(next_of(r, row, log_sum_of(row, logits.columns())));
-                  }
+                  add_next(logits, figures.original);
                 });
-  const std::size_t before = figures.kl.size();
-  figures.kl.resize(figures.original.size());
-  figures.quantized.resize(figures.original.size());
-  const auto compare_row = [&](std::int64_t r, const TensorView& logits) {
-    const float* row = logits.row<const float>(r);
-    const LogSum sum = log_sum_of(row, logits.columns());
-    const std::size_t at = before + static_cast<std::size_t>(r);
-    figures.quantized[at] = next_of(r, row, sum);
-    figures.kl[at] = base->divergence(r, row, sum);
-  };
   ends.run_head(chunk, sample.quantized.view(), quantized_head,
                 [&](std::int64_t, const TensorView& logits) {
                   BL_CHECK(logits.rows() == base->rows());
-                  products.parallel(logits.rows(), 1, [&](std::int64_t begin, std::int64_t end) {
-                    for (std::int64_t r = begin; r < end; ++r) compare_row(r, logits);
-                  });
+                  const std::vector<double> kl = base->divergences(logits);
+                  figures.kl.insert(figures.kl.end(), kl.begin(), kl.end());
+                  add_next(logits, figures.quantized);
                 });
 }
 
@@ -160,17 +144,15 @@ OutputQuality quality_from_json(const Json& json, const std::string& what) {
   }
 }
 
-double stream_error(const TwoPaths& paths) {
+double stream_error(Backend& backend, const TwoPaths& paths) {
+  Products products(backend);
   double difference = 0.0, power = 0.0;
   for (std::size_t i = 0; i < paths.held_out; ++i) {
-    const float* original = paths.original[i].view().as<const float>();
-    const float* quantized = paths.quantized[i].view().as<const float>();
-    const std::int64_t n = paths.original[i].view().shape.elements();
-    for (std::int64_t k = 0; k < n; ++k) {
-      const double by = static_cast<double>(quantized[k]) - original[k];
-      difference += by * by;
-      power += static_cast<double>(original[k]) * original[k];
-    }
+    const Tensor original = products.fetch(paths.original[i]);
+    const Tensor change = products.copy(paths.quantized[i].view());
+    products.ops().add_scaled(change.view(), original.view(), -1.0f);
+    difference += products.ops().dot(change.view(), change.view(), {});
+    power += products.ops().dot(original.view(), original.view(), {});
   }
   return power > 0.0 ? difference / power : 0.0;
 }
@@ -187,7 +169,7 @@ OutputQuality compare_outputs(ModelPart& ends, Backend& backend, const TwoPaths&
   const std::vector<Place> places = sampled_places(paths);
   for (std::size_t first = 0; first < places.size(); first += kPiece) {
     const auto piece = std::span(places).subspan(first, std::min(kPiece, places.size() - first));
-    compare_sample(ends, products, quantized_head, sample_of(paths, piece), figures);
+    compare_sample(ends, products, quantized_head, sample_of(products, paths, piece), figures);
   }
   return summary_of(figures);
 }

@@ -29,7 +29,7 @@ Json to_json(const OutputQuality& quality);
 OutputQuality quality_from_json(const Json& json, const std::string& what);
 
 // The error of the block that both paths are behind, on the rows held out.
-double stream_error(const TwoPaths& paths);
+double stream_error(Backend& backend, const TwoPaths& paths);
 
 // The positions that conversions compare outputs at.
 inline constexpr std::int64_t kComparedPositions = 2048;

@@ -7,8 +7,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "model/checkpoint_names.h"
-#include "model/renamed_source.h"
+#include "convert/linear_source.h"
 
 namespace bl {
 namespace {
@@ -99,17 +98,16 @@ std::vector<TensorPlan> exl2_tensors(const PlannedMatrix& matrix) {
 
 std::vector<TensorPlan> planned_tensors(const ModelFiles& files, const ModelLoader& loader,
                                         std::span<const PlannedMatrix> matrices) {
-  const RenamedSource source(*files.source, CheckpointNames(*loader.spec().arch));
-  std::set<std::string> replaced;
+  RemainingTensors::Keys quantized;
   std::map<std::string, TensorPlan> sorted;
   for (const PlannedMatrix& matrix : matrices) {
-    replaced.insert(matrix.key + ".weight");
+    quantized.insert(matrix.key);
     for (TensorPlan& tensor : exl2_tensors(matrix)) sorted[tensor.name] = std::move(tensor);
   }
+  const RemainingTensors plain(files, loader, quantized);
   std::vector<TensorPlan> plans;
-  for (const std::string& name : source.names()) {
-    if (!loader.load_plan().tensors.contains(name) || replaced.contains(name)) continue;
-    plans.push_back(plan_tensor(name, DType::kF16, source.find(name)->shape));
+  for (const std::string& name : plain.names()) {
+    plans.push_back(plan_tensor(name, DType::kF16, plain.find(name)->shape));
   }
   for (auto& [name, tensor] : sorted) plans.push_back(std::move(tensor));
   return plans;

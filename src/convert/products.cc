@@ -1,63 +1,103 @@
 #include "convert/products.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/check.h"
+#include "convert/host_fitting.h"
 
 namespace bl {
+namespace {
 
-Products::Products(Backend& backend) : backend_(backend) { BL_CHECK(backend.reads_host_memory()); }
-
-void Products::add(const TensorView& out, const TensorView& a, const TensorView& b,
-                   float multiplier) {
-  BL_CHECK(a.columns() == b.columns() && out.rows() == a.rows() && out.columns() == b.rows());
-  DenseMatrix dense;
-  dense.weight.view = b;
-  const std::unique_ptr<PackedMatrix> weight = backend_.pack(dense, {});
-  ArenaScope scope(scratch_for(a, b.rows()));
-  ExecContext ctx = backend_.context(scratch_);
-  const MatmulOutput output{weight.get(), out, {}};
-  ctx.ops->matmul(ctx, {.x = a,
-                        .outputs = {&output, 1},
-                        .epilogue = {.multiplier = multiplier, .accumulate = true}});
-  backend_.synchronize();
+std::size_t bytes_of(const Shape& shape) {
+  return static_cast<std::size_t>(shape.elements()) * sizeof(float);
 }
 
-void Products::add_outer(const TensorView& out, const TensorView& a, const TensorView& b) {
-  add_outer_sum({.a = a.as<const float>(),
-                 .a_stride = a.row_stride,
-                 .b = b.as<const float>(),
-                 .b_stride = b.row_stride,
-                 .out = out.as<float>(),
-                 .out_stride = out.row_stride,
-                 .tokens = a.rows(),
-                 .rows = a.columns(),
-                 .columns = b.columns()});
+}  // namespace
+
+Products::Products(Backend& backend) : backend_(backend), ops_(backend.fitting()) {
+  if (ops_ != nullptr) return;
+  host_ = std::make_unique<HostFitting>(backend);
+  ops_ = host_.get();
 }
 
-void Products::add_upper_gram(const TensorView& out, const TensorView& x) {
-  add_outer_sum({.a = x.as<const float>(),
-                 .a_stride = x.row_stride,
-                 .b = x.as<const float>(),
-                 .b_stride = x.row_stride,
-                 .out = out.as<float>(),
-                 .out_stride = out.row_stride,
-                 .tokens = x.rows(),
-                 .rows = x.columns(),
-                 .columns = x.columns(),
-                 .upper = true});
+Products::~Products() = default;
+
+Tensor Products::tensor_in(Buffer buffer, const Shape& shape) {
+  return {std::move(buffer), DType::kF32, shape};
 }
 
-void Products::add_outer_sum(const OuterSum& sum) {
-  const FittingKernels& kernels = fitting_kernels();
-  parallel(sum.columns, kOuterColumns, [&](std::int64_t begin, std::int64_t end) {
-    std::vector<float> panel(kOuterTokens * kOuterColumns);
-    for (; begin < end; begin += kOuterColumns) kernels.add_outer(sum, begin, panel.data());
-  });
+Tensor Products::matrix(const Shape& shape) {
+  return tensor_in(ops_->allocate(bytes_of(shape)), shape);
+}
+
+Tensor Products::zeros(std::int64_t rows, std::int64_t columns) {
+  Tensor result = matrix({rows, columns});
+  ops_->clear(result.view());
+  return result;
+}
+
+Tensor Products::copy(const TensorView& from) {
+  Tensor result = matrix(from.shape);
+  ops_->copy(result.view(), from);
+  return result;
+}
+
+Tensor Products::transposed(const TensorView& from) {
+  Tensor result = matrix({from.columns(), from.rows()});
+  ops_->transpose(result.view(), from);
+  return result;
+}
+
+Tensor Products::from_host(const TensorView& from) {
+  Tensor result = matrix(from.shape);
+  backend_.upload(result.view(), from);
+  return result;
+}
+
+Tensor Products::to_host(const TensorView& from) {
+  Tensor result = make_host_tensor(DType::kF32, from.shape);
+  backend_.download(result.view(), from);
+  return result;
+}
+
+Tensor Products::keep(const TensorView& rows) {
+  Tensor result = tensor_in(ops_->allocate_rows(bytes_of(rows.shape)), rows.shape);
+  ops_->copy(result.view(), rows);
+  return result;
+}
+
+Tensor Products::fetch(const Tensor& kept) {
+  const TensorView& view = kept.view();
+  if (!ops_->is_near(view)) return copy(view);
+  return tensor_in(Buffer(std::shared_ptr<void>(), view.data, bytes_of(view.shape)), view.shape);
+}
+
+Tensor Products::gathered(std::span<const TensorView> rows) {
+  BL_CHECK(!rows.empty());
+  Tensor result = matrix({std::ssize(rows), rows.front().columns()});
+  const std::size_t bytes = static_cast<std::size_t>(rows.front().columns()) * sizeof(float);
+  std::vector<CopyPiece> pieces;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    pieces.push_back({result.view().row<float>(static_cast<std::int64_t>(i)), rows[i].data, bytes});
+  }
+  backend_.copy_pieces(pieces);
+  return result;
+}
+
+Tensor Products::product(const TensorView& a, const TensorView& b) {
+  Tensor result = zeros(a.rows(), b.columns());
+  ops_->add_product({.out = result.view(), .a = a, .b = b});
+  return result;
 }
 
 void Products::apply(const MatmulOutput& output, const TensorView& x) {
-  ArenaScope scope(scratch_for(x, output.weight->out()));
+  const std::size_t bytes = backend_.scratch_bytes({.tokens = x.rows(),
+                                                    .max_in = x.columns(),
+                                                    .max_slots = x.columns(),
+                                                    .max_out = output.weight->out()});
+  if (scratch_.capacity() < bytes) scratch_ = Arena(backend_.allocate(bytes));
+  ArenaScope scope(scratch_);
   ExecContext ctx = backend_.context(scratch_);
   ctx.ops->matmul(ctx, {.x = x, .outputs = {&output, 1}});
   backend_.synchronize();
@@ -67,13 +107,6 @@ void Products::activate(const ActivateArgs& args) {
   ExecContext ctx = backend_.context(scratch_);
   ctx.ops->activate(ctx, args);
   backend_.synchronize();
-}
-
-Arena& Products::scratch_for(const TensorView& x, std::int64_t out) {
-  const std::size_t bytes = backend_.scratch_bytes(
-      {.tokens = x.rows(), .max_in = x.columns(), .max_slots = x.columns(), .max_out = out});
-  if (scratch_.capacity() < bytes) scratch_ = Arena(backend_.allocate(bytes));
-  return scratch_;
 }
 
 Tensor zero_matrix(std::int64_t rows, std::int64_t columns) {
@@ -88,23 +121,6 @@ Tensor copy_of(const TensorView& from) {
     std::copy_n(from.row<const float>(r), from.columns(), to.view().row<float>(r));
   }
   return to;
-}
-
-Tensor transposed(Products& products, const TensorView& from) {
-  constexpr std::int64_t kTile = 32;
-  const std::int64_t rows = from.rows(), columns = from.columns();
-  Tensor result = make_host_tensor(DType::kF32, {columns, rows});
-  products.parallel(columns, kTile, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t r0 = 0; r0 < rows; r0 += kTile) {
-      for (std::int64_t c = begin; c < end; ++c) {
-        float* to = result.view().row<float>(c);
-        for (std::int64_t r = r0; r < std::min(rows, r0 + kTile); ++r) {
-          to[r] = from.row<const float>(r)[c];
-        }
-      }
-    }
-  });
-  return result;
 }
 
 }  // namespace bl

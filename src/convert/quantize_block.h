@@ -32,9 +32,11 @@ struct QuantizedLinear {
 // has them, and as the model has them whose blocks so far are quantized.
 struct TwoPaths {
   std::vector<Chunk> chunks;
-  std::size_t held_out = 0;      // of the chunks, the first ones: no weight is fitted to them
-  std::vector<Tensor> original;  // F32 [tokens, hidden] per chunk
+  std::size_t held_out = 0;  // of the chunks, the first ones: no weight is fitted to them
+  // F32 [tokens, hidden] per chunk, of Products::keep().
+  std::vector<Tensor> original;
   std::vector<Tensor> quantized;
+  int unreached_experts = 0;  // of the blocks so far, that no token has chosen
 };
 
 // Quantizes the linears of a block in the order of its GEMM calls, and moves both paths behind the

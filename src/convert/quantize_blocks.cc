@@ -15,7 +15,7 @@ std::vector<double> quantize_blocks(const BlockLoop& loop, TwoPaths& paths) {
       loop.folder.save_part(i,
                             quantize_block(block, loop.backend, paths, loop.rounder, loop.options));
     }
-    errors.push_back(stream_error(paths));
+    errors.push_back(stream_error(loop.backend, paths));
   }
   return errors;
 }

@@ -1,15 +1,14 @@
 #include "convert/quantized_output.h"
 
 #include <cmath>
-#include <set>
+#include <optional>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/pending_folder.h"
-#include "convert/folded_tensors.h"
+#include "convert/linear_source.h"
 #include "format/quoted_name.h"
 #include "format/safetensors_writer.h"
-#include "model/renamed_source.h"
 
 namespace bl {
 namespace {
@@ -36,17 +35,16 @@ std::vector<Half> halves_of(const std::string& name, const TensorView& view) {
 
 class QuantizedOutput {
  public:
-  explicit QuantizedOutput(const QuantizedOutputArgs& args)
-      : args_(args),
-        source_(*args.files.source, CheckpointNames(*args.loader.spec().arch)),
-        folded_(args.loader.load_plan()) {
+  explicit QuantizedOutput(const QuantizedOutputArgs& args) : args_(args) {
+    RemainingTensors::Keys quantized;
     for (std::size_t part = 0; part < args.parts; ++part) {
       parts_.push_back(std::make_unique<SafetensorsFile>(args.rate.open_part(part)));
       for (const SafetensorsEntry& entry : parts_.back()->entries()) {
         packed_[entry.name] = {parts_.back().get(), &entry};
-        quantized_.insert(module_of(entry.name));
+        quantized.insert(module_of(entry.name));
       }
     }
+    plain_.emplace(args.files, args.loader, quantized);
   }
 
   std::uint64_t write() {
@@ -73,10 +71,8 @@ class QuantizedOutput {
 
   std::vector<TensorPlan> plan() const {
     std::vector<TensorPlan> plans;
-    for (const std::string& name : source_.names()) {
-      const bool replaced = name.ends_with(".weight") && quantized_.contains(module_of(name));
-      if (!args_.loader.load_plan().tensors.contains(name) || replaced) continue;
-      plans.push_back(plan_tensor(name, DType::kF16, source_.find(name)->shape));
+    for (const std::string& name : plain_->names()) {
+      plans.push_back(plan_tensor(name, DType::kF16, plain_->find(name)->shape));
     }
     for (const auto& [name, packed] : packed_) {
       plans.push_back({name, *packed.entry->dtype, packed.entry->shape});
@@ -89,19 +85,16 @@ class QuantizedOutput {
     if (packed != packed_.end()) {
       return writer.write(packed->second.file->bytes_of(*packed->second.entry));
     }
-    const std::optional<HostArray> folded = folded_.find(source_, plan.name);
-    const HostArray array = folded ? *folded : source_.read(plan.name);
+    const HostArray array = plain_->read(plan.name);
     const std::vector<Half> halves = halves_of(plan.name, array.view);
     writer.write(std::as_bytes(std::span(halves)));
-    source_.done_with(plan.name);
+    plain_->done_with(plan.name);
   }
 
   const QuantizedOutputArgs& args_;
-  RenamedSource source_;
-  FoldedTensors folded_;
   std::vector<std::unique_ptr<SafetensorsFile>> parts_;
   std::map<std::string, Packed> packed_;
-  std::set<std::string> quantized_;
+  std::optional<RemainingTensors> plain_;
 };
 
 }  // namespace

@@ -3,18 +3,9 @@
 #include <vector>
 
 #include "format/weight_matrix.h"
+#include "ops/fitting.h"
 
 namespace bl {
-
-// A run of slots that share a width and a row of scales, as EXL2 stores them.
-struct SlotGroup {
-  int bits = 0;
-  std::int32_t slots = 0;  // a multiple of 32
-  bool operator==(const SlotGroup&) const = default;
-};
-
-// The groups of one linear, in the order of slots; widths never rise.
-using GroupList = std::vector<SlotGroup>;
 
 // `slots` slots of one width in groups of `size`; the last group may be shorter.
 GroupList uniform_groups(int bits, std::int32_t size, std::int64_t slots);

@@ -1,14 +1,8 @@
 #pragma once
-#include <vector>
-
-#include "convert/group_grids.h"
 #include "convert/ordered_hessian.h"
 #include "convert/rounded_matrix.h"
 
 namespace bl {
-
-struct RoundingState;
-struct SlotBlock;
 
 // Rounds one linear: finds codes and scales Ŵ with small Σ_c (ŵ_c − w_c)ᵀ H (ŵ_c − w_c) over the
 // columns c, where w are the wanted weights and H the Hessian of the input.
@@ -16,7 +10,7 @@ struct SlotBlock;
 // First one pass of GPTQ in the order of slots, in which each group's scales are searched when the
 // pass reaches it; then, if asked for, sweeps that fit the scales again to the codes and change
 // single codes wherever that lowers the loss (coordinate descent). Results depend on nothing but
-// the arguments: every column is computed in the same order by whichever thread.
+// the arguments and the backend.
 class Rounding {
  public:
   // `wanted`: F32 [in, out] in slot order, `out` a multiple of 32. All must outlive this.
@@ -30,19 +24,15 @@ class Rounding {
     std::vector<double> slot_errors;
     double error = 0.0;  // the loss, after the sweeps
   };
-  // For any format whose codes stand for (q − zero) · scale. `grids` has the scales afterwards.
-  Rounded<SlotCodes> run(const GroupList& groups, GroupGrids& grids, int sweeps);
-
   // For EXL2.
   using Result = Rounded<RoundedMatrix>;
   Result run(const GroupList& groups, int sweeps);
+  // In the terms of FittingOps, for any format.
+  RoundResult run(const GroupList& groups, const GridRules& rules, int sweeps);
+  // The matrix of these codes, which are taken out of `result`.
+  SlotCodes slot_codes(const GroupList& groups, RoundResult& result) const;
 
  private:
-  void round_block(RoundingState& state, const SlotBlock& block);
-  // Makes the sweeps and returns the loss.
-  double improve(RoundingState& state, int sweeps);
-  void sweep_block(RoundingState& state, const SlotBlock& block);
-
   Products& products_;
   const OrderedHessian& hessian_;
   TensorView wanted_;

@@ -5,13 +5,11 @@
 #include <limits>
 
 #include "format/exl2_scale.h"
+#include "ops/grid_math.h"
 #include "tensor/float16.h"
 
 namespace bl {
 namespace {
-
-constexpr int kPointsPerOctave = 12;
-constexpr float kLargest = 1.15f;  // first point, relative to the scale that clips nothing
 
 // The grids of EXL2, which are symmetric, with these scales.
 ColumnGrids centered_grids(const GroupPanel& panel, const ColumnLanes& scale) {
@@ -20,47 +18,27 @@ ColumnGrids centered_grids(const GroupPanel& panel, const ColumnLanes& scale) {
   return grids;
 }
 
-float point_ratio(int point) {
-  return std::exp2(-static_cast<float>(point) / static_cast<float>(kPointsPerOctave));
-}
-
-// The error of a column at any scale: between the points of its curve by interpolation, and beyond
-// its ends by what rounding (above) and clipping (below) roughly do.
-float error_at(const ErrorCurves& curves, std::size_t column, float log_scale) {
-  const float base = curves.base[column];
-  if (base <= 0.0f) return 0.0f;
-  const auto& errors = curves.errors[column];
-  const float at = (curves.log_base[column] - log_scale) * kPointsPerOctave;
-  constexpr float kLast = ErrorCurves::kPoints - 1;
-  if (at <= 0.0f) return errors.front() * std::exp2(-2.0f * at / kPointsPerOctave);
-  if (at >= kLast) return errors.back() * std::exp2(4.0f * (at - kLast) / kPointsPerOctave);
-  const auto low = static_cast<std::size_t>(at);
-  const float part = at - static_cast<float>(low);
-  return errors[low] + part * (errors[std::min(low + 1, errors.size() - 1)] - errors[low]);
-}
-
 // The place in a curve with the least error, as a scale.
 float best_scale(const ErrorCurves& curves, std::size_t column) {
   const auto& errors = curves.errors[column];
   const auto best = std::min_element(errors.begin(), errors.end());
-  return curves.base[column] * point_ratio(static_cast<int>(best - errors.begin()));
+  return curves.base[column] * curve_ratio(static_cast<int>(best - errors.begin()));
 }
 
 // Σ over the columns of the error at the better of the two codes around each column's best scale.
 double error_of_max(const ErrorCurves& curves, std::span<const float> wanted, float scale_max) {
-  double sum = 0.0;
-  const float log_max = std::log2(scale_max);
-  std::array<float, 16> logs;  // of the scales of the codes, relative to scale_max
-  for (std::size_t code = 0; code < logs.size(); ++code) {
-    logs[code] = 2.0f * std::log2(static_cast<float>(code + 1) / 16.0f);
+  std::array<float, 16> code_logs;
+  for (std::size_t code = 0; code < code_logs.size(); ++code) {
+    code_logs[code] = code_log(static_cast<int>(code));
   }
+  const TriedMaximum maximum{scale_max, std::log2(scale_max), code_logs.data()};
+  double sum = 0.0;
   for (std::size_t c = 0; c < wanted.size(); ++c) {
     if (wanted[c] <= 0.0f) continue;
-    const float root = 16.0f * std::sqrt(wanted[c] / scale_max);
-    const float low = std::clamp(std::floor(root), 1.0f, 16.0f);
-    const float high = std::min(low + 1.0f, 16.0f);
-    sum += std::min(error_at(curves, c, log_max + logs[static_cast<std::size_t>(low) - 1]),
-                    error_at(curves, c, log_max + logs[static_cast<std::size_t>(high) - 1]));
+    const auto errors = [&](int point) {
+      return curves.errors[c][static_cast<std::size_t>(point)];
+    };
+    sum += error_with_maximum(errors, curves.log_base[c], wanted[c], maximum);
   }
   return sum;
 }
@@ -86,10 +64,10 @@ void measure_curves(const GroupPanel& panel, std::int64_t first, ErrorCurves& cu
     }
   }
   const float steps = static_cast<float>(exl2_center(panel.bits)) - 0.5f;
-  for (float& value : base) value *= kLargest / steps;
+  for (float& value : base) value *= kCurveFirst / steps;
   ColumnLanes scale, errors;
-  for (int point = 0; point < ErrorCurves::kPoints; ++point) {
-    const float ratio = point_ratio(point);
+  for (int point = 0; point < kCurvePoints; ++point) {
+    const float ratio = curve_ratio(point);
     for (std::size_t c = 0; c < scale.size(); ++c) scale[c] = base[c] * ratio;
     group_errors(panel, centered_grids(panel, scale), errors);
     for (std::int64_t c = 0; c < panel.columns; ++c) {
@@ -104,8 +82,7 @@ void measure_curves(const GroupPanel& panel, std::int64_t first, ErrorCurves& cu
   }
 }
 
-std::uint16_t choose_scale_max(Products& products, const ErrorCurves& curves) {
-  constexpr int kTries = 18;
+std::uint16_t choose_scale_max(const HostThreads& threads, const ErrorCurves& curves) {
   std::vector<float> wanted(curves.base.size());
   float largest = 0.0f;
   for (std::size_t c = 0; c < wanted.size(); ++c) {
@@ -114,11 +91,10 @@ std::uint16_t choose_scale_max(Products& products, const ErrorCurves& curves) {
   }
   if (largest <= 0.0f) return 0;
   const auto bits_of = [&](std::int64_t attempt) {
-    const float ratio = std::exp2(static_cast<float>(3 - attempt) / 16.0f);
-    return float_to_half(std::min(largest * ratio, 65504.0f));
+    return tried_maximum(largest, static_cast<int>(attempt));
   };
-  std::array<double, kTries> errors;
-  products.parallel(kTries, 1, [&](std::int64_t begin, std::int64_t end) {
+  std::array<double, kMaximaTried> errors;
+  threads.parallel(kMaximaTried, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const float exact = 256.0f * exl2_group_scale(bits_of(i));
       errors[static_cast<std::size_t>(i)] = exact > 0.0f ? error_of_max(curves, wanted, exact)

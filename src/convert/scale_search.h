@@ -7,16 +7,16 @@
 #include <vector>
 
 #include "convert/group_errors.h"
-#include "convert/products.h"
+#include "convert/host_threads.h"
+#include "ops/grid_math.h"
 
 namespace bl {
 
 // For each column: the weighted squared error at a ladder of scales around its largest weight.
 struct ErrorCurves {
-  static constexpr int kPoints = 20;
-  std::vector<float> base;                         // [columns] scale of the first, largest point
-  std::vector<float> log_base;                     // [columns] its logarithm to base 2
-  std::vector<std::array<float, kPoints>> errors;  // [columns]
+  std::vector<float> base;      // [columns] scale of the first, largest point
+  std::vector<float> log_base;  // [columns] its logarithm to base 2
+  std::vector<std::array<float, kCurvePoints>> errors;  // [columns]
   explicit ErrorCurves(std::int64_t columns)
       : base(static_cast<std::size_t>(columns)), log_base(base.size()), errors(base.size()) {}
 };
@@ -24,7 +24,7 @@ struct ErrorCurves {
 void measure_curves(const GroupPanel& panel, std::int64_t first, ErrorCurves& curves);
 
 // The maximum, as binary16 bits, with the least error over all columns according to the curves.
-std::uint16_t choose_scale_max(Products& products, const ErrorCurves& curves);
+std::uint16_t choose_scale_max(const HostThreads& threads, const ErrorCurves& curves);
 
 // The code of each column with the least error, measured at the exact scales near the one that the
 // curve prefers. `codes` has panel.columns elements.

@@ -10,15 +10,21 @@
 namespace bl {
 namespace {
 
-// Returns rows of a module that holds, for each kv head in turn, its query heads, its key and its
-// value: `count` heads of each such group, from head `first` of the group on.
-std::vector<std::int64_t> grouped_rows(const AttentionSpec& spec, std::int64_t first,
-                                       std::int64_t count) {
-  const std::int64_t in_group = spec.heads / spec.kv_heads + 2;
+// Heads of each group.
+struct HeadRange {
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+};
+
+// Returns rows of a module that holds, in each of `groups` groups, some query heads, their keys and
+// their values.
+std::vector<std::int64_t> grouped_rows(const AttentionSpec& spec, std::int64_t groups,
+                                       const HeadRange& heads) {
+  const std::int64_t in_group = (spec.heads + 2 * spec.kv_heads) / groups;
   std::vector<std::int64_t> rows;
-  for (std::int64_t group = 0; group < spec.kv_heads; ++group) {
-    const std::int64_t base = (group * in_group + first) * spec.head_dim;
-    for (std::int64_t row = 0; row < count * spec.head_dim; ++row) rows.push_back(base + row);
+  for (std::int64_t group = 0; group < groups; ++group) {
+    const std::int64_t base = (group * in_group + heads.first) * spec.head_dim;
+    for (std::int64_t row = 0; row < heads.count * spec.head_dim; ++row) rows.push_back(base + row);
   }
   return rows;
 }
@@ -69,7 +75,8 @@ void BlockPlanner::projection_sites(const AttentionSpec& spec, const AttentionAr
     AdapterPart& of_whole = whole.parts.emplace_back(
         AdapterPart{.linear = id, .first_column = column, .first_row = first_row, .count = width});
     if (is_grouped(spec, arch)) {
-      of_whole.rows = grouped_rows(spec, first_head, width / spec.head_dim / spec.kv_heads);
+      const std::int64_t count = width / spec.head_dim / spec.kv_heads;
+      of_whole.rows = grouped_rows(spec, spec.kv_heads, {first_head, count});
     }
     first_row += width;
   };
@@ -81,10 +88,9 @@ void BlockPlanner::projection_sites(const AttentionSpec& spec, const AttentionAr
   for (const std::string& name : arch.qkv) planner_.add_site(join_name(at, name), whole);
 }
 
-BlockPlanner::Projections BlockPlanner::grouped_projections(const AttentionSpec& spec,
-                                                            const AttentionArch& arch,
-                                                            const std::string& key) {
-  const std::int64_t per_kv = spec.heads / spec.kv_heads;
+BlockPlanner::Projections BlockPlanner::parts_of_fused(const AttentionSpec& spec,
+                                                       const AttentionArch& arch,
+                                                       const std::string& key) {
   LoadHints hints;
   hints.in = spec.hidden;
   hints.out = std::int64_t{spec.heads + 2 * spec.kv_heads} * spec.head_dim;
@@ -97,14 +103,20 @@ BlockPlanner::Projections BlockPlanner::grouped_projections(const AttentionSpec&
          "weights only",
          key, format_name(found));
   }
-  const auto part = [&](Role role, std::int64_t first, std::int64_t count) {
-    return planner_.linear(target(role),
-                           {*whole, planner_.tensors_of(key), grouped_rows(spec, first, count)});
+  // One group of [q…q k v] where the three stand one behind another.
+  const std::int64_t groups = is_grouped(spec, arch) ? spec.kv_heads : 1;
+  const std::int64_t kv_heads = spec.kv_heads / groups;
+  const auto part = [&](Role role, const Names& names, std::int64_t first, std::int64_t count) {
+    return planner_.linear(target(role), {.matrix = *whole,
+                                          .tensors = planner_.tensors_of(key),
+                                          .rows = grouped_rows(spec, groups, {first, count}),
+                                          .key = join_name(attention_at_, names.at(0))});
   };
+  const std::int64_t heads = spec.heads / groups;
   Projections linears;
-  linears.q = part(Role::kQ, 0, per_kv);
-  linears.k = part(Role::kK, per_kv, 1);
-  linears.v = part(Role::kV, per_kv + 1, 1);
+  linears.q = part(Role::kQ, arch.q, 0, heads);
+  linears.k = part(Role::kK, arch.k, heads, kv_heads);
+  linears.v = part(Role::kV, arch.v, heads + kv_heads, kv_heads);
   return linears;
 }
 
@@ -117,7 +129,7 @@ BlockPlanner::Projections BlockPlanner::projections(const AttentionSpec& spec,
   Projections linears;
   if (fused != nullptr && planner_.pick(at, arch.q) == nullptr) {
     const std::string key = join_name(at, *fused);
-    if (is_grouped(spec, arch)) return grouped_projections(spec, arch, key);
+    if (is_grouped(spec, arch) || planner_.separates(key)) return parts_of_fused(spec, arch, key);
     linears.qkv = planner_.linear(
         target(Role::kQkv), key,
         {.in = spec.hidden, .out = q_width + 2 * kv_width, .transposed = arch.transposed});

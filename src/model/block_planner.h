@@ -22,8 +22,8 @@ class BlockPlanner {
   void attention(const AttentionSpec& spec, const AttentionArch& arch);
   Projections projections(const AttentionSpec& spec, const AttentionArch& arch,
                           const std::string& at);
-  Projections grouped_projections(const AttentionSpec& spec, const AttentionArch& arch,
-                                  const std::string& key);
+  Projections parts_of_fused(const AttentionSpec& spec, const AttentionArch& arch,
+                             const std::string& key);
   // Adds the names that adapters may know queries, keys and values by, apart or fused.
   void projection_sites(const AttentionSpec& spec, const AttentionArch& arch, const std::string& at,
                         const Projections& linears);

@@ -48,8 +48,12 @@ DenseMatrix gather_outputs(const DenseMatrix& matrix, std::span<const std::int64
   DenseMatrix result;
   result.name = matrix.name;
   result.weight = gather_any(matrix.weight, rows, matrix.transposed);
-  if (!matrix.bias.view.empty()) result.bias = gather_any(matrix.bias, rows, false);
+  if (!matrix.bias.view.empty()) result.bias = gather_biases(matrix, rows);
   return result;
+}
+
+HostArray gather_biases(const DenseMatrix& matrix, std::span<const std::int64_t> rows) {
+  return gather_any(matrix.bias, rows, false);
 }
 
 DenseMatrix normalized_outputs(const DenseMatrix& matrix) {

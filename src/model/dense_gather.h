@@ -10,6 +10,9 @@ namespace bl {
 // is not transposed: for checkpoints that interleave what layers need apart.
 DenseMatrix gather_outputs(const DenseMatrix& matrix, std::span<const std::int64_t> rows);
 
+// The biases of these outputs, in this order. The matrix must have biases.
+HostArray gather_biases(const DenseMatrix& matrix, std::span<const std::int64_t> rows);
+
 // Copies a matrix [out, in] as F32 with each output row scaled to length 1.
 DenseMatrix normalized_outputs(const DenseMatrix& matrix);
 

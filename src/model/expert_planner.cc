@@ -38,9 +38,11 @@ const std::string* first_tensor(const LoadPlanner& planner, const std::string& a
   return nullptr;
 }
 
+using Rows = std::vector<std::int64_t>;
+
 // Returns the rows of gate (first = 0) or up (first = 1) where the two alternate.
-std::vector<std::int64_t> every_second(std::int64_t first, std::int64_t count) {
-  std::vector<std::int64_t> rows(static_cast<std::size_t>(count));
+Rows every_second(std::int64_t first, std::int64_t count) {
+  Rows rows(static_cast<std::size_t>(count));
   for (std::int64_t i = 0; i < count; ++i) rows[static_cast<std::size_t>(i)] = 2 * i + first;
   return rows;
 }
@@ -148,19 +150,26 @@ class StackedPlanner {
   }
 
   void plan_expert(std::int32_t expert, bool both) {
-    const auto plan = [&](Role role, const Stack& stack, std::vector<std::int64_t> rows) {
-      planner_.linear({role, block_, expert}, {stack.experts[static_cast<std::size_t>(expert)],
-                                               stack.tensors, std::move(rows)});
+    const MoeArch& arch = args_.arch;
+    const auto plan = [&](Role role, const Names& names, const Stack& stack, Rows rows) {
+      planner_.linear({role, block_, expert},
+                      {.matrix = stack.experts[static_cast<std::size_t>(expert)],
+                       .tensors = stack.tensors,
+                       .rows = std::move(rows),
+                       .key = join_name(at_, for_expert(names, expert).at(0))});
     };
-    if (both && args_.arch.stacked_interleaved) {
-      const std::int64_t width = args_.spec.expert.intermediate;
-      plan(Role::kGate, up_, every_second(0, width));
-      plan(Role::kUp, up_, every_second(1, width));
+    const std::int64_t width = args_.spec.expert.intermediate;
+    if (both && arch.stacked_interleaved) {
+      plan(Role::kGate, arch.gate, up_, every_second(0, width));
+      plan(Role::kUp, arch.up, up_, every_second(1, width));
+    } else if (both && planner_.separates()) {
+      plan(Role::kGate, arch.gate, up_, row_range(0, width));
+      plan(Role::kUp, arch.up, up_, row_range(width, width));
     } else {
-      if (!both && args_.spec.expert.gated) plan(Role::kGate, gate_, {});
-      plan(Role::kUp, up_, {});
+      if (!both && args_.spec.expert.gated) plan(Role::kGate, arch.gate, gate_, {});
+      plan(Role::kUp, arch.up, up_, {});
     }
-    plan(Role::kDown, down_, {});
+    plan(Role::kDown, arch.down, down_, {});
   }
 
   LoadPlanner& planner_;

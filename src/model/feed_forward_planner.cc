@@ -12,6 +12,23 @@ struct Linears {
   std::int32_t gate = -1, up = -1, gate_up = -1, down = -1;
 };
 
+// Plans gate and up of a plain matrix that holds the one above the other.
+Linears parts_of_fused(LoadPlanner& planner, const LoadTarget& place, const std::string& at,
+                       const DenseMatrix& whole, const FeedForwardArch& arch) {
+  const std::int64_t width = whole.out() / 2;
+  const auto part = [&](Role role, const Names& names, std::int64_t first) {
+    return planner.linear({role, place.block, place.index},
+                          {.matrix = whole,
+                           .tensors = planner.tensors_of(whole.name),
+                           .rows = row_range(first, width),
+                           .key = join_name(at, names.at(0))});
+  };
+  Linears linears;
+  linears.gate = part(Role::kGate, arch.gate, 0);
+  linears.up = part(Role::kUp, arch.up, width);
+  return linears;
+}
+
 // Adds the names that adapters may know gate and up by, apart or fused.
 void feed_forward_sites(LoadPlanner& planner, const std::string& at, const FeedForwardSpec& spec,
                         const FeedForwardArch& arch, const Linears& linears) {
@@ -63,10 +80,18 @@ void plan_feed_forward(LoadPlanner& planner, const LoadTarget& place, const std:
                           {.in = in, .out = out, .transposed = arch.transposed});
   };
   Linears linears;
-  const std::string* fused = arch.gate_up.empty() ? nullptr : planner.pick(at, arch.gate_up);
-  if (spec.gated && fused != nullptr && planner.pick(at, arch.gate) == nullptr) {
-    linears.gate_up =
-        linear(Role::kGateUp, join_name(at, *fused), spec.hidden, 2 * spec.intermediate);
+  const std::string* found = arch.gate_up.empty() ? nullptr : planner.pick(at, arch.gate_up);
+  const bool is_fused = spec.gated && found != nullptr && planner.pick(at, arch.gate) == nullptr;
+  const std::string fused = is_fused ? join_name(at, *found) : "";
+  if (is_fused && planner.separates(fused)) {
+    LoadHints hints;
+    hints.in = spec.hidden;
+    hints.out = 2 * spec.intermediate;
+    hints.transposed = arch.transposed;
+    const WeightMatrix whole = load_weight_matrix(planner.source(), fused, hints);
+    linears = parts_of_fused(planner, place, at, std::get<DenseMatrix>(whole), arch);
+  } else if (is_fused) {
+    linears.gate_up = linear(Role::kGateUp, fused, spec.hidden, 2 * spec.intermediate);
   } else {
     if (spec.gated) {
       linears.gate =
@@ -76,7 +101,7 @@ void plan_feed_forward(LoadPlanner& planner, const LoadTarget& place, const std:
   }
   linears.down = linear(Role::kDown, planner.key_of(at, arch.down), spec.intermediate, spec.hidden);
   planner.order_hidden(linears.down, {linears.gate, linears.up, linears.gate_up});
-  feed_forward_sites(planner, at, spec, arch, linears);
+  if (!planner.separates()) feed_forward_sites(planner, at, spec, arch, linears);
   if (spec.has_xielu) plan_xielu(planner, place, at);
 }
 

@@ -131,6 +131,8 @@ struct LoadTask {
   std::size_t packed = 0;                 // bytes it takes of the backend's memory
   std::size_t on_host = 0;                // beside `packed`: host memory that the device reads
   std::int32_t linear = -1;               // number among the model's linears, if it makes one
+  // The module that a linear is, or would be in files that hold it as a module of its own.
+  std::string key = {};
 };
 
 // Some tasks of a plan: of the blocks [first_block, end_block), with what stands before or behind

@@ -29,6 +29,12 @@ std::string join_name(const std::string& prefix, const std::string& name) {
   return prefix + "." + name;
 }
 
+std::vector<std::int64_t> row_range(std::int64_t first, std::int64_t count) {
+  std::vector<std::int64_t> rows(static_cast<std::size_t>(count));
+  std::iota(rows.begin(), rows.end(), first);
+  return rows;
+}
+
 LoadPlan LoadPlanner::take() {
   const LoadTotals totals = plan_.totals();
   plan_.sites.set_widest(std::min(totals.max_in, totals.max_out));
@@ -43,6 +49,11 @@ void LoadPlanner::add(LoadTask task) {
 void LoadPlanner::add_site(const std::string& module, AdapterSite site) {
   site.refusal = site_refusal_;
   plan_.sites.add(module, std::move(site));
+}
+
+bool LoadPlanner::separates(const std::string& key) const {
+  return args_.separate && has_tensor(key + ".weight") && !has_tensor(key + ".q_weight") &&
+         !has_tensor(key + ".qweight");
 }
 
 const std::string* LoadPlanner::pick(const std::string& prefix, const Names& names) const {
@@ -82,6 +93,7 @@ std::int32_t LoadPlanner::linear(const LoadTarget& target, const std::string& ke
   work.out = shape.out;
   work.reads_alone = true;
   LoadTask task{.target = target, .work = {}, .tensors = tensors_of(key)};
+  task.key = key;
   task.stored = stored_bytes(work.matrix);
   task.packed = backend().packed_bytes(work.matrix, {.out = work.out});
   const std::int32_t id =
@@ -109,6 +121,7 @@ std::int32_t LoadPlanner::linear(const LoadTarget& target, DenseLinear linear) {
   }
   task.packed = backend().packed_bytes(matrix, {.out = work.out});
   if (linear.counted) task.stored = 0;
+  task.key = linear.key.empty() ? module_of(matrix) : std::move(linear.key);
   LinearOrigin origin{module_of(matrix), linear.rows, work.out, matrix.transposed};
   work.rows = std::move(linear.rows);
   work.normalized = linear.normalized;

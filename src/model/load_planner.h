@@ -26,6 +26,7 @@ class LoadPlanner {
     // The linears will be cut into shares, for which their bytes must be there, in the order of the
     // files.
     bool for_shares = false;
+    bool separate = false;  // LoadOptions::separate_linears
   };
   explicit LoadPlanner(const Args& args) : args_(args), seeded_source_(args.source) {}
 
@@ -33,6 +34,11 @@ class LoadPlanner {
   LoadPlan take();
   const TensorSource& source() const { return args_.source; }
   Backend& backend() const { return args_.backend; }
+
+  // Whether plain matrices that hold several linears are to be planned as these.
+  bool separates() const { return args_.separate; }
+  // Says so for the linear KEY, which may also be quantized and then stays whole.
+  bool separates(const std::string& key) const;
 
   // The first of these names below `prefix` that has weights; nullptr where none has.
   const std::string* pick(const std::string& prefix, const Names& names) const;
@@ -72,6 +78,7 @@ class LoadPlanner {
     std::int64_t out = 0;                 // outputs that are kept; 0: all
     bool normalized = false;              // each output row is scaled to length 1
     bool counted = false;                 // another task counts the bytes (a tied head)
+    std::string key = {};                 // LoadTask::key; empty: the name of the matrix
   };
   std::int32_t linear(const LoadTarget& target, DenseLinear linear);
   // Lets what `writers` compute and `reader` alone reads, channel for channel, come in the order in
@@ -117,6 +124,9 @@ class LoadPlanner {
   LoadPlan plan_;
   std::string site_refusal_;
 };
+
+// The rows first … first + count − 1, for DenseLinear::rows.
+std::vector<std::int64_t> row_range(std::int64_t first, std::int64_t count);
 
 // `name` below `prefix`: "prefix.name"; either may be empty.
 std::string join_name(const std::string& prefix, const std::string& name);

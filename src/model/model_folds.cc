@@ -109,8 +109,8 @@ void fold_columns(const TensorView& view, const ChannelFold& fold) {
   }
 }
 
-HostArray folded_bias(const DenseMatrix& matrix, const ChannelFold& outputs) {
-  const TensorView& from = matrix.bias.view;
+HostArray folded_bias(const HostArray& stored, const ChannelFold& outputs) {
+  const TensorView& from = stored.view;
   if (from.empty()) return {};
   const std::int64_t count = from.shape.elements();
   Tensor bias = make_host_tensor(DType::kF32, {count});
@@ -125,7 +125,7 @@ HostArray folded_bias(const DenseMatrix& matrix, const ChannelFold& outputs) {
 DenseMatrix folded(const DenseMatrix& matrix, const MatrixFold& fold) {
   DenseMatrix result;
   result.name = matrix.name;
-  result.bias = folded_bias(matrix, fold.outputs);
+  result.bias = folded_bias(matrix.bias, fold.outputs);
   if (fold.outputs.empty()) {
     result.weight = owned(weights_of(matrix, true));
   } else {

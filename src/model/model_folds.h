@@ -16,7 +16,7 @@ namespace bl {
 
 // A change of the channels of one side of a matrix: u' = R · (factors · u) for the vector u of one
 // weight for each channel. R rotates runs of neighbouring channels, each by the same orthogonal and
-// symmetric matrix (rotation_matrix() in the tests writes it out): Hadamard's matrix on stretches
+// symmetric matrix (ChannelFold.IsItsMatrix writes it out): Hadamard's matrix on stretches
 // as long as the largest power of two that divides a run, and Hartley's across these stretches.
 struct ChannelFold {
   std::vector<float> factors = {};  // one for each channel; empty: 1
@@ -33,8 +33,8 @@ struct MatrixFold {
 void fold_columns(const TensorView& view, const ChannelFold& fold);
 // The matrix as F32 [out, in], folded, with its bias. The sizes of the fold must fit.
 DenseMatrix folded(const DenseMatrix& matrix, const MatrixFold& fold);
-// Its bias alone as F32 [out]; empty where there is none.
-HostArray folded_bias(const DenseMatrix& matrix, const ChannelFold& outputs);
+// A bias [out] of any float type as F32; an empty one stays empty.
+HostArray folded_bias(const HostArray& bias, const ChannelFold& outputs);
 // The columns of a table [rows, width] of any float type, folded and rounded to binary16, as files
 // hold it. Throws kInvalidArgument for values beyond that.
 HostArray folded_table(const std::string& name, const TensorView& table, const ChannelFold& fold);

@@ -43,7 +43,11 @@ ModelLoader::ModelLoader(Backend& backend, ModelFiles files, LoadOptions options
       spec_(read_spec(files_, options_)),
       source_(*files_.source, CheckpointNames(*spec_.arch)) {
   const bool whole = options_.share.count == 1;
-  LoadPlanner planner({backend_, source_, files_.gptq ? &*files_.gptq : nullptr, !whole});
+  LoadPlanner planner({.backend = backend_,
+                       .source = source_,
+                       .gptq = files_.gptq ? &*files_.gptq : nullptr,
+                       .for_shares = !whole,
+                       .separate = options_.separate_linears});
   plan_files(planner, spec_, options_.embed_host);
   plan_ = planner.take();
   if (!whole) cut_plan(plan_, backend_, spec_, options_.share);

@@ -26,6 +26,9 @@ struct LoadOptions {
   bool embed_host = false;
   std::optional<ModelFiles> draft{};  // side layers that guess for it
   bool mtp = false;                   // its own side layers, in place of these
+  // Plain linears that the files hold fused or stacked are loaded apart, as if each were a module
+  // of its own (LoadTask::key). For whoever makes such files; such a model takes no adapters.
+  bool separate_linears = false;
   // Called after each matrix with bytes done and bytes in all; may throw to stop loading.
   std::function<void(std::size_t done, std::size_t total)> progress;
   // The part of each linear to load (cut_plan()). A share of several can be loaded by load_parts()

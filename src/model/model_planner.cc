@@ -89,7 +89,8 @@ void plan_dense_head(LoadPlanner& planner, const ModelSpec& spec, const std::str
                                                       .tensors = std::move(tensors),
                                                       .out = spec.vocab,
                                                       .normalized = spec.normalize_head,
-                                                      .counted = planner.reads(tensor)});
+                                                      .counted = planner.reads(tensor),
+                                                      .key = spec.arch->head.at(0)});
   add_head_sites(planner, spec, linear, replaceable);
   planner.set_site_refusal("");
 }

@@ -18,6 +18,7 @@
 
 namespace bl {
 
+class FittingOps;
 class OpProfile;
 class OpTimer;
 
@@ -60,6 +61,9 @@ class Backend {
   // Returns an observer for a RecordingTable that adds the time of each op to `profile`, which must
   // outlive it.
   virtual std::unique_ptr<OpTimer> op_timer(OpProfile& profile);
+  // What making quantized models asks of this backend (ops/fitting.h); null where the code for host
+  // memory in convert/ serves.
+  virtual FittingOps* fitting() { return nullptr; }
 
   virtual Buffer allocate(std::size_t bytes) = 0;
   virtual void upload(const TensorView& to, const TensorView& from_host) = 0;  // same dtype, shape

@@ -103,9 +103,9 @@ class FoldedConversion : public testing::Test {
 
   // What the logits of a written model differ by from those of the original, relative to these.
   double error_of(const std::string& name) const {
-    const auto logits = [](const ModelFiles& files) {
+    const auto logits = [ids = ids_](const ModelFiles& files) {
       GoldenRun run("cpu", files, CacheType::kF32);
-      return run.logits({random_rows(1, 40, kFoldedIds).rows[0]})[0];
+      return run.logits({random_rows(1, 40, ids).rows[0]})[0];
     };
     const std::vector<float> base = logits(files_), other = logits(open_model_folder(root_ / name));
     double sum = 0.0, power = 0.0;
@@ -129,7 +129,8 @@ class FoldedConversion : public testing::Test {
   const fs::path root_ = scratch_dir("folded-conversion");
   ModelFiles files_ =
       open_model_folder(make_tiny_model("folded-model", "\"tie_word_embeddings\": true, "));
-  const Calibration rows_ = random_rows(6, 96, kFoldedIds);
+  int ids_ = kFoldedIds;
+  Calibration rows_ = random_rows(6, 96, kFoldedIds);
 };
 
 // An EXL2 model like any other: norms without weights, and a head of its own.
@@ -146,6 +147,17 @@ TEST_F(FoldedConversion, IsAPlainModelThatSaysTheSame) {
   const HostArray norm = converted.source->read("model.layers.0.input_layernorm.weight");
   for (std::int64_t i = 0; i < norm.view.shape.elements(); ++i) {
     EXPECT_EQ(static_cast<float>(norm.view.as<const Half>()[i]), 1.0f);
+  }
+}
+
+TEST_F(FoldedConversion, TakesBiasesExpertsAndFusedLinears) {
+  ids_ = 96;
+  rows_ = random_rows(4, 64, ids_);
+  for (const char* model : {"hf-tiny/llama-attention-bias", "hf-tiny/qwen2-moe", "hf-tiny/phi3"}) {
+    files_ = open_model_folder(model_folder(model));
+    const std::string name = case_name(model);
+    convert(name, {.bits = 7.5});
+    EXPECT_LT(error_of(name), 0.15) << model;
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "backend/registry.h"
 #include "convert/gptq_grids.h"
+#include "convert/gptq_rounding.h"
 #include "convert/packed_tensors.h"
 #include "format/dequantize.h"
 #include "format/safetensors_file.h"
@@ -198,8 +199,9 @@ TEST_F(GptqRounding, SearchFindsAGoodGrid) {
   }
   for (const bool symmetric : {false, true}) {
     const GptqLayout layout{.bits = 3, .symmetric = symmetric};
-    GptqGrids grids(layout, 1, 64);
-    grids.search(products_, 0, {weights.data(), 64, importance});
+    const GptqGridRules rules = grid_rules(layout);
+    GptqGrids grids(rules, 1, 64);
+    grids.search(HostThreads(nullptr), 0, {weights.data(), 64, importance});
     const GroupPanel panel{weights.data(), 64, 64, importance, 3};
     const ColumnGrids chosen = grids.grids(0, {0, 64});
     for (std::size_t c = 0; c < 64; ++c) {
@@ -223,8 +225,9 @@ TEST_F(GptqRounding, MinMaxSpansTheWeights) {
   const std::vector<float> importance(32, 1.0f);
   const auto grid_of = [&](bool symmetric, std::size_t column) {
     const GptqLayout layout{.bits = 4, .symmetric = symmetric, .v2 = true, .min_max = true};
-    GptqGrids grids(layout, 1, 64);
-    grids.search(products_, 0, {weights.data(), 64, importance});
+    const GptqGridRules rules = grid_rules(layout);
+    GptqGrids grids(rules, 1, 64);
+    grids.search(HostThreads(nullptr), 0, {weights.data(), 64, importance});
     const ColumnGrids chosen = grids.grids(0, {0, 64});
     return std::pair(chosen.scale[column], chosen.zero[column]);
   };

@@ -137,7 +137,7 @@ INSTANTIATE_TEST_SUITE_P(Widths, RoundingTest, testing::Values(2, 3, 4, 6));
 class ScaleSearch : public testing::Test {
  protected:
   std::unique_ptr<Backend> backend_ = open_backend("cpu", {.threads = 2});
-  Products products_{*backend_};
+  HostThreads threads_{backend_->threads()};
 };
 
 // The code of each column is the best of all 16, or as good.
@@ -151,7 +151,7 @@ TEST_F(ScaleSearch, FindsTheBestCode) {
   const GroupPanel panel{weights.data(), kPanelColumns, kPanelColumns, importance, 3};
   ErrorCurves curves(kPanelColumns);
   measure_curves(panel, 0, curves);
-  const std::uint16_t scale_max = choose_scale_max(products_, curves);
+  const std::uint16_t scale_max = choose_scale_max(threads_, curves);
   std::vector<std::uint8_t> codes(kPanelColumns);
   choose_scale_codes(panel, 0, curves, scale_max, codes.data());
   const auto scales = column_scales(scale_max);
@@ -177,7 +177,7 @@ TEST_F(ScaleSearch, LeavesAGroupOfZerosAtZero) {
   const GroupPanel panel{weights.data(), kPanelColumns, kPanelColumns, importance, 4};
   ErrorCurves curves(kPanelColumns);
   measure_curves(panel, 0, curves);
-  EXPECT_EQ(choose_scale_max(products_, curves), 0);
+  EXPECT_EQ(choose_scale_max(threads_, curves), 0);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "backend/cuda/device/read_device_facts.h"
 #include "backend/cuda/device/step_recorder.h"
 #include "backend/cuda/embedded_launch_plans.h"
+#include "backend/cuda/fitting/cuda_fitting.h"
 #include "backend/cuda/gemm/gemm_state.h"
 #include "backend/cuda/gemm/wgmma/gemm_wgmma_dequant.h"
 #include "backend/cuda/layout/packed_size.h"
@@ -66,6 +67,7 @@ CudaBackend::CudaBackend(int device)
 
 CudaBackend::~CudaBackend() {
   cudaStreamSynchronize(stream_);
+  fitting_.reset();
   packer_.reset();
   recorder_.reset();
   staging_.reset();
@@ -221,6 +223,11 @@ void CudaBackend::choose_launch(std::string_view name, std::int64_t from) {
 
 std::unique_ptr<OpTimer> CudaBackend::op_timer(OpProfile& profile) {
   return std::make_unique<cuda::EventOpTimer>(profile, stream_);
+}
+
+FittingOps* CudaBackend::fitting() {
+  if (fitting_ == nullptr) fitting_ = std::make_unique<cuda::CudaFitting>(memory_, device_);
+  return fitting_.get();
 }
 
 void CudaBackend::run_step(std::uint64_t key, int step_buffer, ExecContext& ctx,

@@ -15,6 +15,7 @@ namespace bl {
 
 namespace cuda {
 class AttentionTables;
+class CudaFitting;
 class Packer;
 class StepRecorder;
 }  // namespace cuda
@@ -33,6 +34,7 @@ class CudaBackend final : public CudaSizes {
   const OpTable& ops() const override { return ops_; }
   Device* device() override { return &device_; }
   std::unique_ptr<OpTimer> op_timer(OpProfile& profile) override;
+  FittingOps* fitting() override;
 
   Buffer allocate(std::size_t bytes) override;
   void upload(const TensorView& to, const TensorView& from_host) override;
@@ -84,6 +86,7 @@ class CudaBackend final : public CudaSizes {
   std::unique_ptr<cuda::PinnedStaging> staging_;
   std::unique_ptr<cuda::AttentionTables> attention_tables_;
   std::unique_ptr<cuda::StepRecorder> recorder_;
+  std::unique_ptr<cuda::CudaFitting> fitting_;  // created on first use
 };
 
 }  // namespace bl

@@ -1,4 +1,6 @@
 #pragma once
+#include <cuda_runtime_api.h>
+
 #include <atomic>
 #include <cstddef>
 #include <memory>
@@ -17,6 +19,9 @@ class DeviceMemory {
 
   // Returns memory aligned to 256 bytes, or null for 0 bytes. Throws kOutOfMemory.
   std::shared_ptr<std::byte> take(std::size_t bytes);
+  // As take(), for memory that comes and goes: it is valid for work in `stream` from now until the
+  // pointer is gone, and is then used again without waiting for the card. `stream` must outlive it.
+  std::shared_ptr<std::byte> take_ordered(std::size_t bytes, cudaStream_t stream);
   MemoryUse use() const { return {counts_->now, counts_->peak}; }
 
  private:
@@ -24,7 +29,17 @@ class DeviceMemory {
     std::atomic<std::size_t> now = 0;
     std::atomic<std::size_t> peak = 0;
   };
+  // Counts the bytes, and returns what frees them by `release`.
+  template <class Release>
+  std::shared_ptr<std::byte> counted(void* data, std::size_t bytes, Release release);
+  // Throws unless the allocation succeeded.
+  void check_taken(cudaError_t error, std::size_t bytes) const;
+  // The card's pool for take_ordered(), or null where the driver has none.
+  cudaMemPool_t pool();
+
   std::string card_;
+  bool asked_for_pool_ = false;
+  cudaMemPool_t pool_ = nullptr;
   std::shared_ptr<Counts> counts_ = std::make_shared<Counts>();
 };
 

@@ -119,23 +119,34 @@ BlasLt::~BlasLt() {
 const BlasLt::Plan& BlasLt::plan(const BlasGemm& p) {
   const std::uint32_t alignment =
       std::min({alignment_of(p.w), alignment_of(p.x), alignment_of(p.out)});
-  const Key key{p.type, p.out_type, alignment, p.tokens, p.columns, p.in, p.out_stride};
+  const std::int64_t x_stride = p.x_stride > 0 ? p.x_stride : p.x_transposed ? p.tokens : p.in;
+  const std::int64_t w_stride = p.w_stride > 0 ? p.w_stride : p.w_transposed ? p.columns : p.in;
+  const Key key{p.type,       p.out_type, alignment, p.tokens,       p.columns,      p.in,
+                p.out_stride, x_stride,   w_stride,  p.x_transposed, p.w_transposed, p.host_scales};
   auto [at, fresh] = plans_.try_emplace(key);
   if (!fresh) return *at->second;
   const Library& l = *library_;
   auto plan = std::make_unique<Plan>(l);
   check(l.desc_create(&plan->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate");
-  const cublasOperation_t transposed = CUBLAS_OP_T;
-  const cublasLtPointerMode_t on_device = CUBLASLT_POINTER_MODE_DEVICE;
-  check(l.desc_set(plan->desc, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed),
-        "transpose");
-  check(l.desc_set(plan->desc, CUBLASLT_MATMUL_DESC_POINTER_MODE, &on_device, sizeof on_device),
+  const cublasOperation_t turn_w = p.w_transposed ? CUBLAS_OP_N : CUBLAS_OP_T;
+  const cublasOperation_t turn_x = p.x_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+  const cublasLtPointerMode_t scales =
+      p.host_scales ? CUBLASLT_POINTER_MODE_HOST : CUBLASLT_POINTER_MODE_DEVICE;
+  check(l.desc_set(plan->desc, CUBLASLT_MATMUL_DESC_TRANSA, &turn_w, sizeof turn_w),
+        "transpose of w");
+  check(l.desc_set(plan->desc, CUBLASLT_MATMUL_DESC_TRANSB, &turn_x, sizeof turn_x),
+        "transpose of x");
+  check(l.desc_set(plan->desc, CUBLASLT_MATMUL_DESC_POINTER_MODE, &scales, sizeof scales),
         "pointer mode");
   const auto in = static_cast<std::uint64_t>(p.in);
   const auto columns = static_cast<std::uint64_t>(p.columns);
   const auto tokens = static_cast<std::uint64_t>(p.tokens);
-  check(l.layout_create(&plan->a, type_of(p.type), in, columns, p.in), "layout of w");
-  check(l.layout_create(&plan->b, type_of(p.type), in, tokens, p.in), "layout of x");
+  check(l.layout_create(&plan->a, type_of(p.type), p.w_transposed ? columns : in,
+                        p.w_transposed ? in : columns, w_stride),
+        "layout of w");
+  check(l.layout_create(&plan->b, type_of(p.type), p.x_transposed ? tokens : in,
+                        p.x_transposed ? in : tokens, x_stride),
+        "layout of x");
   check(l.layout_create(&plan->c, type_of(p.out_type), columns, tokens, p.out_stride),
         "layout of out");
   cublasLtMatmulPreference_t preference = nullptr;

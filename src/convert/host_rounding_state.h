@@ -1,10 +1,11 @@
 #pragma once
-// What the two phases of Rounding (GPTQ and coordinate descent) share.
+// What the two phases of HostRounding (GPTQ and coordinate descent) share.
 
 #include <cstdint>
 #include <vector>
 
-#include "convert/rounding.h"
+#include "convert/group_grids.h"
+#include "ops/fitting.h"
 
 namespace bl {
 
@@ -18,16 +19,18 @@ struct SlotBlock {
   std::int64_t first_slot = 0;
   std::int64_t slots = 0;
 };
-std::vector<SlotBlock> slot_blocks(const GroupList& groups);
+std::vector<SlotBlock> slot_blocks(std::span<const SlotGroup> groups);
 
 struct RoundingState {
-  RoundingState(const GroupList& groups, const OrderedHessian& hessian, std::int64_t out,
-                GroupGrids& scales);
+  RoundingState(const RoundArgs& args, GroupGrids& scales);
 
-  std::uint8_t* codes(std::int64_t slot) { return matrix.codes.data() + slot * matrix.out; }
+  std::uint8_t* codes(std::int64_t slot) { return all_codes.data() + slot * out; }
 
   GroupGrids& grids;
-  SlotCodes matrix;
+  std::span<const SlotGroup> groups;
+  std::int64_t in = 0;
+  std::int64_t out = 0;
+  std::vector<std::uint8_t> all_codes;  // [in, out]
   std::vector<SlotBlock> blocks;
   Tensor values;  // F32 [in, out]: the decoded weights
   Tensor work;  // F32 [in, out]: weights with error feedback (GPTQ); H · (values − wanted) (sweeps)

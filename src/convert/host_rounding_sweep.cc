@@ -3,9 +3,11 @@
 
 #include <cstring>
 
-#include "convert/round_even.h"
-#include "convert/rounding_state.h"
+#include "convert/fitting_kernels.h"
+#include "convert/host_rounding.h"
+#include "convert/host_rounding_state.h"
 #include "format/bit_codec.h"
+#include "ops/grid_math.h"
 #include "tensor/float16.h"
 
 namespace bl {
@@ -31,7 +33,7 @@ class BlockSweep {
   void run() {
     std::int64_t row = 0;
     for (std::size_t g = block_.first_group; g < block_.end_group; ++g) {
-      const SlotGroup& group = state_.matrix.groups[g];
+      const SlotGroup& group = state_.groups[g];
       refit(g, row);
       for (std::int64_t r = row; r < row + group.slots; ++r) change_codes(g, r);
       row += group.slots;
@@ -106,15 +108,14 @@ class BlockSweep {
 
   void refit(std::size_t g, std::int64_t row) {
     grids_ = state_.grids.grids(g, panel_);
-    const bool changed =
-        state_.grids.refit(g, panel_, refit_terms(row, state_.matrix.groups[g].slots));
+    const bool changed = state_.grids.refit(g, panel_, refit_terms(row, state_.groups[g].slots));
     if (!changed) return;
     grids_ = state_.grids.grids(g, panel_);
     decode_group(g, row);
   }
 
   void decode_group(std::size_t g, std::int64_t row) {
-    const SlotGroup& group = state_.matrix.groups[g];
+    const SlotGroup& group = state_.groups[g];
     ColumnLanes steps;
     for (std::int64_t r = row; r < row + group.slots; ++r) {
       read_steps(r, steps);
@@ -129,7 +130,7 @@ class BlockSweep {
   }
 
   void change_codes(std::size_t g, std::int64_t r) {
-    const auto last = static_cast<float>(code_mask(state_.matrix.groups[g].bits));
+    const auto last = static_cast<float>(code_mask(state_.groups[g].bits));
     const float inverse_curvature = 1.0f / h(r, r);
     std::uint8_t* own = codes(r);
     bool changed = false;
@@ -163,41 +164,29 @@ class BlockSweep {
 
 }  // namespace
 
-void Rounding::sweep_block(RoundingState& state, const SlotBlock& block) {
-  for_panels(products_, state.matrix.out, [&](const ColumnPanel& panel) {
-    BlockSweep(state, hessian_.h.view(), block, panel).run();
-  });
-  products_.add(state.work.view(), slice_columns(hessian_.h.view(), block.first_slot, block.slots),
-                step_of(state, block));
+void HostRounding::sweep_block(RoundingState& state, const SlotBlock& block) {
+  for_panels(threads_, state.out,
+             [&](const ColumnPanel& panel) { BlockSweep(state, args_.h, block, panel).run(); });
+  fitting_.add_product({.out = state.work.view(),
+                        .a = slice_columns(args_.h, block.first_slot, block.slots),
+                        .b = step_of(state, block),
+                        .b_transposed = true});
 }
 
-double Rounding::improve(RoundingState& state, int sweeps) {
-  Tensor errors = make_host_tensor(DType::kF32, state.values.view().shape);
+double HostRounding::improve(RoundingState& state) {
+  const Tensor errors = make_host_tensor(DType::kF32, state.values.view().shape);
   const auto find_errors = [&] {
-    for (std::int64_t k = 0; k < state.matrix.in; ++k) {
-      const float* values = state.values.view().row<float>(k);
-      const float* wanted = wanted_.row<const float>(k);
-      float* to = errors.view().row<float>(k);
-      for (std::int64_t c = 0; c < state.matrix.out; ++c) to[c] = values[c] - wanted[c];
-    }
+    fitting_.copy(errors.view(), state.values.view());
+    fitting_.add_scaled(errors.view(), args_.wanted, -1.0f);
   };
   find_errors();
-  std::memset(state.work.view().data, 0,
-              static_cast<std::size_t>(state.matrix.in * state.matrix.out) * sizeof(float));
-  products_.add(state.work.view(), hessian_.h.view(), transposed(products_, errors.view()).view());
-  for (int i = 0; i < sweeps; ++i) {
+  fitting_.clear(state.work.view());
+  fitting_.add_product({.out = state.work.view(), .a = args_.h, .b = errors.view()});
+  for (int i = 0; i < args_.sweeps; ++i) {
     for (const SlotBlock& block : state.blocks) sweep_block(state, block);
   }
   find_errors();
-  double loss = 0.0;
-  for (std::int64_t k = 0; k < state.matrix.in; ++k) {
-    const float* error = errors.view().row<float>(k);
-    const float* residual = state.work.view().row<float>(k);
-    for (std::int64_t c = 0; c < state.matrix.out; ++c) {
-      loss += static_cast<double>(error[c]) * residual[c];
-    }
-  }
-  return loss;
+  return fitting_.dot(errors.view(), state.work.view(), {});
 }
 
 }  // namespace bl

@@ -1,0 +1,191 @@
+#include "backend/cuda/fitting/slot_kernels.h"
+
+#include "backend/cuda/device/each_element.cuh"
+#include "backend/cuda/device/launch.cuh"
+#include "backend/cuda/device/warp_reduce.cuh"
+#include "backend/cuda/fitting/group_grids.cuh"
+
+namespace bl::cuda {
+namespace {
+
+__device__ __forceinline__ std::int64_t own_column() {
+  return std::int64_t{blockIdx.x} * kGridColumns + threadIdx.x;
+}
+
+// What a lane has left for the later slots of its run.
+using RunColumns = float[kRunSlots][kGridColumns];
+
+// value + factor · Σ row[j] · column[j] for j < count, in the order of j.
+__device__ __forceinline__ float add_earlier(float value, float factor, const float* row,
+                                             const RunColumns& columns, int count) {
+#pragma unroll 8
+  for (int j = 0; j < count; ++j) value += factor * row[j] * columns[j][threadIdx.x];
+  return value;
+}
+
+template <class Group>
+__global__ void __launch_bounds__(kGridColumns)
+    round_slots_kernel(SlotMatrices m, SlotFactors u, SlotRun run, Group group, float* errors) {
+  __shared__ RunColumns earlier;
+  pdl_trigger();
+  pdl_wait();
+  const std::int64_t column = own_column();
+  const ColumnGrid grid = group.grid(column);
+  for (int k = 0; k < run.slots; ++k) {
+    const std::int64_t at = (run.first + k) * m.out + column;
+    const float* row = u.data + (run.first + k) * u.stride + run.first;
+    const float wanted = add_earlier(m.work[at], -1.0f, row, earlier, k);
+    const float code = grid.clamped(grid.scale > 0.0f ? wanted / grid.scale : 0.0f);
+    const float value = grid.value(code);
+    const float error = (wanted - value) * (1.0f / row[k]);
+    m.values[at] = value;
+    m.codes[at] = static_cast<std::uint8_t>(static_cast<int>(code + grid.zero));
+    earlier[k][threadIdx.x] = error;  // which no other lane reads
+    errors[k * m.out + column] = error;
+  }
+}
+
+template <class Group>
+struct ReadSteps {
+  const std::uint8_t* codes;
+  Group group;
+  std::int64_t out;
+  float* steps;
+  __device__ void operator()(std::int64_t r, std::int64_t c) const {
+    steps[r * out + c] = static_cast<float>(codes[r * out + c]) - group.grid(c).zero;
+  }
+};
+
+// A warp a row.
+constexpr int kSumWarps = 8;
+__global__ void __launch_bounds__(32 * kSumWarps)
+    sum_group_rows_kernel(SlotFactors h, std::int64_t first, std::int64_t slots, float* sums) {
+  pdl_trigger();
+  pdl_wait();
+  const std::int64_t row = std::int64_t{blockIdx.x} * kSumWarps + warp_index();
+  if (row >= slots) return;
+  float sum = 0.0f;
+  for (std::int64_t s = lane_index(); s < slots; s += 32) {
+    sum += h.data[(first + row) * h.stride + first + s];
+  }
+  sum = warp_sum(sum);
+  if (lane_index() == 0) sums[first + row] = sum;
+}
+
+// `m` begins at the group's first slot here, and so do the row sums.
+template <class Group>
+__global__ void __launch_bounds__(kGridColumns)
+    refit_group_kernel(SlotMatrices m, std::int64_t slots, Group group, RefitInputs inputs,
+                       float* changes) {
+  pdl_trigger();
+  pdl_wait();
+  const std::int64_t column = own_column();
+  RefitSums sums;
+  for (std::int64_t r = 0; r < slots; ++r) {
+    const std::int64_t at = r * m.out + column;
+    const float step = inputs.steps[at], gradient = m.work[at];
+    sums.by_scale += step * gradient;
+    sums.by_shift += gradient;
+    sums.scale_scale += step * inputs.products[at];
+    sums.scale_shift += step * inputs.row_sums[r];
+    sums.shift_shift += inputs.row_sums[r];
+  }
+  group.refit(column, sums);
+  const ColumnGrid grid = group.grid(column);
+  for (std::int64_t r = 0; r < slots; ++r) {
+    const std::int64_t at = r * m.out + column;
+    const float value = grid.value(static_cast<float>(m.codes[at]) - grid.zero);
+    changes[at] = value - m.values[at];
+    m.values[at] = value;
+  }
+}
+
+template <class Group>
+__global__ void __launch_bounds__(kGridColumns)
+    change_codes_kernel(SlotMatrices m, SlotFactors h, SlotRun run, Group group, float* changes,
+                        float* total) {
+  __shared__ RunColumns earlier;
+  pdl_trigger();
+  pdl_wait();
+  const std::int64_t column = own_column();
+  const ColumnGrid grid = group.grid(column);
+  for (int k = 0; k < run.slots; ++k) {
+    const std::int64_t at = (run.first + k) * m.out + column;
+    const float* row = h.data + (run.first + k) * h.stride + run.first;
+    const float gradient = add_earlier(m.work[at], 1.0f, row, earlier, k);
+    const float before = m.values[at];
+    float change = 0.0f;
+    if (grid.scale > 0.0f) {
+      const float best = before - gradient * (1.0f / row[k]);
+      const float code = grid.clamped(best / grid.scale);
+      const auto stored = static_cast<std::uint8_t>(static_cast<int>(code + grid.zero));
+      if (stored != m.codes[at]) {
+        const float value = grid.value(code);
+        change = value - before;
+        m.values[at] = value;
+        m.codes[at] = stored;
+      }
+    }
+    earlier[k][threadIdx.x] = change;
+    changes[k * m.out + column] = change;
+    total[k * m.out + column] += change;
+  }
+}
+
+unsigned ctas_of(const SlotMatrices& matrices) {
+  return static_cast<unsigned>(matrices.out / kGridColumns);
+}
+
+}  // namespace
+
+void round_slots(FittingDevice& device, const SlotMatrices& matrices, const SlotFactors& u,
+                 const SlotRun& run, const GroupGrids& grids, float* errors) {
+  with_group(grids, [&](const auto& group) {
+    using Group = std::decay_t<decltype(group)>;
+    launch(shape_of(device.context(), ctas_of(matrices), kGridColumns), round_slots_kernel<Group>,
+           matrices, u, run, group, errors);
+  });
+}
+
+void read_steps(FittingDevice& device, const SlotMatrices& matrices, const GroupRuns& group,
+                const GroupGrids& grids, float* steps) {
+  const std::uint8_t* codes = matrices.codes + group.first * matrices.out;
+  with_group(grids, [&](const auto& own) {
+    using Group = std::decay_t<decltype(own)>;
+    for_each_element<1>(device.context(), group.slots, matrices.out,
+                        ReadSteps<Group>{codes, own, matrices.out, steps});
+  });
+}
+
+void sum_group_rows(FittingDevice& device, const SlotFactors& h, const GroupRuns& group,
+                    float* sums) {
+  const auto ctas = static_cast<unsigned>(ceil_div<std::int64_t>(group.slots, kSumWarps));
+  launch(shape_of(device.context(), ctas, 32 * kSumWarps), sum_group_rows_kernel, h, group.first,
+         group.slots, sums);
+}
+
+void refit_group(FittingDevice& device, const SlotMatrices& matrices, const GroupRuns& group,
+                 const GroupGrids& grids, const RefitInputs& inputs, float* changes) {
+  SlotMatrices own = matrices;
+  own.work += group.first * matrices.out;
+  own.values += group.first * matrices.out;
+  own.codes += group.first * matrices.out;
+  RefitInputs of_group = inputs;
+  of_group.row_sums += group.first;
+  with_group(grids, [&](const auto& format) {
+    using Group = std::decay_t<decltype(format)>;
+    launch(shape_of(device.context(), ctas_of(matrices), kGridColumns), refit_group_kernel<Group>,
+           own, group.slots, format, of_group, changes);
+  });
+}
+
+void change_codes(FittingDevice& device, const SlotMatrices& matrices, const SlotFactors& h,
+                  const SlotRun& run, const GroupGrids& grids, float* changes, float* total) {
+  with_group(grids, [&](const auto& group) {
+    using Group = std::decay_t<decltype(group)>;
+    launch(shape_of(device.context(), ctas_of(matrices), kGridColumns), change_codes_kernel<Group>,
+           matrices, h, run, group, changes, total);
+  });
+}
+
+}  // namespace bl::cuda

@@ -1,0 +1,211 @@
+// Every architecture converts: one case a golden model, whatever its files fuse, stack, transpose
+// or interleave.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <set>
+
+#include "../model/golden.h"
+#include "backend/registry.h"
+#include "convert/converter.h"
+#include "convert/eight_bit_model.h"
+#include "convert/products.h"
+#include "convert/staged_path.h"
+#include "random_rows.h"
+#include "support/data.h"
+
+namespace bl::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Linears whose weights stay in floats: what chooses experts, and gates of whole heads.
+bool stays_plain(const ModelSpec& spec, const LoadTarget& target) {
+  if (target.role == Role::kAttentionGate) {
+    const BlockSpec& block = spec.blocks[static_cast<std::size_t>(target.block)];
+    return block.attention->gate != AttentionGate::kSigmoidElement;
+  }
+  return target.role == Role::kRouter || target.role == Role::kSharedExpertGate;
+}
+
+class ArchitectureConversion : public testing::TestWithParam<std::string> {
+ protected:
+  // Converts to 8 bits and to few bits, in one job.
+  void convert() {
+    const auto backend = open_backend("cpu", {.threads = 2});
+    const Calibration rows = random_rows(1, 48, kIds);
+    const ConvertArgs args{.job = {.backend = *backend,
+                                   .files = files_,
+                                   .calibration = rows,
+                                   .work = root_ / "job",
+                                   .quantize = {.sweeps = 0},
+                                   .source = GetParam()},
+                           .head_bits = 8,
+                           .measure_rows = 1};
+    Converter converter(args);
+    const RateRange rates = converter.rates();
+    const double rough = std::max(4.5, 0.5 * (rates.least + rates.most) - 1.0);
+    reports_.push_back(convert_to(converter, rough, "rough"));
+    reports_.push_back(convert_to(converter, rates.most, "fine"));
+  }
+
+  ConvertReport convert_to(Converter& converter, double bits, const char* name) {
+    fs::create_directories(root_ / name);
+    converter.quantize(bits);
+    return converter.write(bits, root_ / name, std::uint64_t{1} << 30);
+  }
+
+  // The deviation of the logits from the original ones at the median token, relative to these. Not
+  // the mean: a token whose experts change says something else, and little can be said of it.
+  double deviation(const ModelFiles& converted) {
+    const auto logits = [](const ModelFiles& files) {
+      GoldenRun run("cpu", files, CacheType::kF32);
+      return run.logits({random_rows(1, kTokens, kIds).rows[0]})[0];
+    };
+    const std::vector<float> base = logits(files_), other = logits(converted);
+    const std::size_t vocab = base.size() / kTokens;
+    std::vector<double> rows;
+    for (std::size_t row = 0; row < kTokens; ++row) {
+      double sum = 0.0, power = 0.0;
+      for (std::size_t i = row * vocab; i < (row + 1) * vocab; ++i) {
+        sum += std::pow(base[i] - other[i], 2.0);
+        power += std::pow(base[i], 2.0);
+      }
+      rows.push_back(std::sqrt(sum / power));
+    }
+    std::nth_element(rows.begin(), rows.begin() + kTokens / 2, rows.end());
+    return rows[kTokens / 2];
+  }
+
+  static constexpr int kIds = 96;  // all models know at least so many
+  static constexpr std::size_t kTokens = 40;
+  const fs::path root_ = scratch_dir(("architecture-" + case_name(GetParam())).c_str());
+  const ModelFiles files_ = open_model_folder(model_folder(GetParam()));
+  std::vector<ConvertReport> reports_;
+};
+
+TEST_P(ArchitectureConversion, KeepsWhatTheModelSays) {
+  convert();
+  const double rough = deviation(open_model_folder(root_ / "rough"));
+  const double fine = deviation(open_model_folder(root_ / "fine"));
+  const auto backend = open_backend("cpu", {.threads = 2});
+  const double nearest = deviation(eight_bit_model(*backend, files_, {}));
+  EXPECT_LT(nearest, 0.12);
+  EXPECT_LT(fine, std::max(0.02, 0.7 * nearest));
+  EXPECT_LT(rough, 0.3);
+  const ModelLoader loader(*backend, open_model_folder(root_ / "fine"), {});
+  EXPECT_EQ(loader.unused_tensors(), std::vector<std::string>());
+  std::set<std::string> reported;
+  for (const LinearReport& linear : reports_[1].linears) {
+    EXPECT_TRUE(reported.insert(linear.key).second) << linear.key;
+    EXPECT_GT(linear.bits, 8.0) << linear.key;
+    EXPECT_TRUE(std::isfinite(linear.relative_error)) << linear.key;
+  }
+  for (const LoadTask& task : loader.load_plan().tasks) {
+    const auto* matrix = std::get_if<MatrixWork>(&task.work);
+    if (matrix == nullptr) continue;
+    const bool plain = stays_plain(loader.spec(), task.target) || matrix->in % 32 != 0;
+    EXPECT_EQ(matrix->quantized, !plain) << task.key;
+    EXPECT_EQ(reported.contains(task.key), !plain) << task.key;
+  }
+}
+
+// What a call of a pass read, in one line.
+using Inputs = std::map<int, std::vector<float>>;
+
+void note_input(Inputs& inputs, int call, const CallInput& input) {
+  const auto append = [&](const TensorView& view) {
+    const auto* values = view.as<const float>();
+    inputs[call].insert(inputs[call].end(), values, values + view.shape.elements());
+  };
+  append(input.x.view());
+  if (input.routed) append(input.weights.view());
+}
+
+// Runs blocks call by call, several chunks in turn, and at once.
+class ArchitectureStages : public testing::TestWithParam<std::string> {
+ protected:
+  static LoadOptions separating() {
+    LoadOptions options;
+    options.separate_linears = true;
+    return options;
+  }
+  struct Pass {
+    std::vector<Inputs> inputs{2};
+    std::vector<Tensor> states = {};
+  };
+  Pass begin() {
+    Pass pass;
+    for (const Tensor& states : states_) pass.states.push_back(copy_of(states.view()));
+    return pass;
+  }
+
+  Pass at_once(ModelPart& block) {
+    Pass pass = begin();
+    for (std::size_t i = 0; i < chunks_.size(); ++i) {
+      CallPlan plan;
+      const auto note = [&](int call, const auto& args) {
+        note_input(pass.inputs[i], call, CallInput(products_, args));
+      };
+      plan.before = note;
+      plan.before_experts = note;
+      block.run_block(chunks_[i], pass.states[i].view(), plan);
+    }
+    return pass;
+  }
+
+  Pass in_stages(ModelPart& block) {
+    Pass pass = begin();
+    StagedPath path(block, products_, chunks_, pass.states);
+    for (int call = 0; call == 0 || !path.inputs().front().x.empty(); ++call) {
+      for (std::size_t i = 0; i < chunks_.size(); ++i) {
+        path.advance(i);
+        const CallInput& input = path.inputs()[i];
+        if (!input.x.empty()) note_input(pass.inputs[i], call, input);
+      }
+    }
+    return pass;
+  }
+
+  std::unique_ptr<Backend> backend_ = open_backend("cpu", {.threads = 2});
+  Products products_{*backend_};
+  ModelLoader loader_{*backend_, open_model_folder(model_folder(GetParam())), separating()};
+  std::vector<Chunk> chunks_;
+  std::vector<Tensor> states_;
+};
+
+TEST_P(ArchitectureStages, ComputeWhatOnePassComputes) {
+  ModelPart ends = ModelPart::ends(loader_, *backend_);
+  for (const std::vector<std::int32_t>& row : random_rows(2, 24, 96).rows) {
+    chunks_.emplace_back(std::span(&row, 1));
+    states_.push_back(ends.embed(chunks_.back()));
+  }
+  for (std::size_t number = 0; number < loader_.spec().order.size(); ++number) {
+    ModelPart block = ModelPart::block(loader_, *backend_, number);
+    const Pass once = at_once(block);
+    Pass staged = in_stages(block);
+    EXPECT_EQ(staged.inputs, once.inputs) << "block " << number;
+    for (std::size_t i = 0; i < chunks_.size(); ++i) {
+      const TensorView& states = once.states[i].view();
+      EXPECT_EQ(std::memcmp(states.data, staged.states[i].view().data,
+                            static_cast<std::size_t>(states.shape.elements()) * sizeof(float)),
+                0)
+          << "block " << number << ", chunk " << i;
+    }
+    states_ = std::move(staged.states);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Model, ArchitectureStages,
+                         testing::ValuesIn(sampled_golden_models({"hf-tiny", "archs-tiny"})),
+                         [](const auto& info) { return case_name(info.param); });
+
+INSTANTIATE_TEST_SUITE_P(Model, ArchitectureConversion,
+                         testing::ValuesIn(sampled_golden_models({"hf-tiny", "archs-tiny"})),
+                         [](const auto& info) { return case_name(info.param); });
+
+}  // namespace
+}  // namespace bl::test
