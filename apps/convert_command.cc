@@ -13,7 +13,6 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/pending_folder.h"
-#include "base/progress.h"
 #include "base/terminal.h"
 #include "chat_frame.h"
 #include "command.h"
@@ -26,6 +25,7 @@
 #include "convert_results.h"
 #include "engine/open_model.h"
 #include "gptq_conversion.h"
+#include "phase_progress.h"
 #include "self_calibration.h"
 #include "usage_error.h"
 
@@ -144,24 +144,6 @@ bool is_written(const ConvertOptions& options, const fs::path& result, double bi
   return !options.force && !options.no_resume &&
          written_rate(options.work, result) == rate_name(bits);
 }
-
-// A bar for each phase.
-class PhaseProgress {
- public:
-  void operator()(const std::string& phase, std::int64_t done, std::int64_t total) {
-    check_interrupt();
-    if (phase != phase_) {
-      bar_.reset();
-      bar_ = std::make_unique<Progress>(phase, total, Progress::Unit::kItems);
-      phase_ = phase;
-    }
-    bar_->update(done);
-  }
-
- private:
-  std::string phase_;
-  std::unique_ptr<Progress> bar_;
-};
 
 // Makes the models of all rates, and says what became of them.
 class ConvertRun {
