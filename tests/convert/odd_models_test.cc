@@ -4,15 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <random>
 
 #include "../model/golden.h"
 #include "backend/registry.h"
 #include "convert/converter.h"
 #include "convert/gptq_converter.h"
-#include "convert/packed_tensors.h"
-#include "model/arch_library.h"
-#include "model/tensor_outline.h"
+#include "odd_model.h"
 #include "random_rows.h"
 #include "support/data.h"
 #include "support/error_of.h"
@@ -22,70 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kVocab = 100;
-
-// A model in memory whose weights tests can change.
-class OddModel {
- public:
-  explicit OddModel(const Json& changes) {
-    config_ = {{"architectures", {"LlamaForCausalLM"}},
-               {"model_type", "llama"},
-               {"hidden_size", 64},
-               {"intermediate_size", 128},
-               {"num_hidden_layers", 2},
-               {"num_attention_heads", 4},
-               {"num_key_value_heads", 2},
-               {"head_dim", 16},
-               {"vocab_size", kVocab},
-               {"max_position_embeddings", 256},
-               {"rms_norm_eps", 1e-6}};
-    config_.update(changes);
-    const HfConfig config(config_, "config.json");
-    const TensorOutline outline =
-        outline_tensors(build_model_spec(ArchLibrary(), config, {}), config, false);
-    for (const OutlinedTable& table : outline.tables) add(table.name, {table.rows, table.width});
-    for (const OutlinedLinear& linear : outline.linears) {
-      add(linear.key + ".weight", {linear.out, linear.in});
-      if (linear.bias) add(linear.key + ".bias", {linear.out});
-    }
-    for (const OutlinedNorm& norm : outline.norms) {
-      add(norm.weight, {norm.width});
-      fill(norm.weight, 1.0f);
-    }
-  }
-
-  void fill(const std::string& name, float value) {
-    for (float& one : values_.at(name)) one = value;
-  }
-  void set(const std::string& name, std::size_t at, float value) {
-    values_.at(name).at(at) = value;
-  }
-
-  ModelFiles files() const {
-    std::vector<PackedTensor> tensors;
-    for (const TensorPlan& plan : plans_) {
-      const auto bytes = std::as_bytes(std::span(values_.at(plan.name)));
-      tensors.push_back({plan, {bytes.begin(), bytes.end()}});
-    }
-    ModelFiles files;
-    files.config = config_;
-    files.source = std::make_shared<PackedSource>(std::move(tensors));
-    return files;
-  }
-
- private:
-  void add(const std::string& name, const Shape& shape) {
-    plans_.push_back(plan_tensor(name, DType::kF32, shape));
-    std::normal_distribution<float> normal(0.0f, 0.1f);
-    std::vector<float>& values = values_[name];
-    for (std::int64_t i = 0; i < shape.elements(); ++i) values.push_back(normal(random_));
-  }
-
-  Json config_;
-  std::mt19937 random_{7};
-  std::vector<TensorPlan> plans_;
-  std::map<std::string, std::vector<float>> values_;
-};
+constexpr int kVocab = OddModel::kVocab;
 
 class OddModels : public testing::Test {
  protected:
