@@ -96,10 +96,33 @@ TEST_F(OddModels, OutputsArePaddedAndOtherInputsStayPlain) {
   EXPECT_EQ(report.linears.size(), 2u * 5u + 1u);
 }
 
-TEST_F(OddModels, GptqCannotPadAndSaysWhatCan) {
-  const ModelFiles files = OddModel(Json::object({{"intermediate_size", 80}})).files();
-  const std::string error = error_of([&] { convert_to_gptq(files); }, ErrorCode::kUnsupported);
-  EXPECT_NE(error.find("--format exl2"), std::string::npos) << error;
+// GPTQ pads nothing. Other readers are told what stays plain.
+TEST_F(OddModels, GptqLeavesOutputsThatItCannotHold) {
+  const ModelFiles files =
+      OddModel(Json::object({{"intermediate_size", 80}, {"num_hidden_layers", 1}})).files();
+  convert_to_gptq(files);
+  EXPECT_LT(error_of_result(files), 1e-3);
+  EXPECT_EQ(format_of("model.layers.0.self_attn.o_proj"), "gptq");
+  EXPECT_EQ(format_of("model.layers.0.mlp.up_proj"), "fp16");
+  const Json wanted = {{"-:^model\\.layers\\.0\\.mlp\\.gate_proj$", Json::object()},
+                       {"-:^model\\.layers\\.0\\.mlp\\.up_proj$", Json::object()},
+                       {"-:^model\\.layers\\.0\\.mlp\\.down_proj$", Json::object()}};
+  EXPECT_EQ(open_model_folder(out_).config.at("quantization_config").at("dynamic"), wanted);
+}
+
+TEST_F(OddModels, ExpertsOfOddSizesConvert) {
+  const ModelFiles files = OddModel({{"architectures", {"MixtralForCausalLM"}},
+                                     {"model_type", "mixtral"},
+                                     {"num_local_experts", 4},
+                                     {"num_experts_per_tok", 2},
+                                     {"intermediate_size", 80}})
+                               .files();
+  EXPECT_EQ(convert(files, 8.5).linears.size(), 2u * (4u + 4u * 2u) + 1u);
+  EXPECT_LT(error_of_result(files), 1e-3);
+  EXPECT_EQ(format_of("model.layers.1.block_sparse_moe.experts.3.w3"), "exl2");
+  EXPECT_EQ(format_of("model.layers.1.block_sparse_moe.experts.3.w2"), "fp16");
+  EXPECT_EQ(convert_to_gptq(files).linears.size(), 2u * 4u);
+  EXPECT_LT(error_of_result(files), 1e-3);
 }
 
 TEST_F(OddModels, AHiddenSizeThatNothingCanHoldIsRefused) {
