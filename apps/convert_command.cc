@@ -187,7 +187,7 @@ class ConvertRun {
  private:
   void write_measurement() const {
     write_file_atomically(options_.output_measurement,
-                          json_text(to_json(*converter_.measurement())) + "\n");
+                          json_text(converter_.measurement_json()) + "\n");
     log_info("measurement: {}", options_.output_measurement);
   }
 

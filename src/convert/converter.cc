@@ -2,12 +2,14 @@
 
 #include <utility>
 
+#include "base/check.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "convert/exl2_output.h"
 #include "convert/head_mix.h"
 #include "convert/measure_model.h"
 #include "convert/quantize_blocks.h"
+#include "convert/reference_export.h"
 
 namespace bl {
 namespace {
@@ -44,7 +46,11 @@ Converter::Converter(const ConvertArgs& args)
   const auto add = [&](const LoadRange& range, const GroupList& groups) {
     for (const LoadTask* task : quantized_linears(loader_, range)) {
       const auto& work = std::get<MatrixWork>(task->work);
-      linears_.push_back({task->key, work.in, (work.out + 31) / 32 * 32, groups});
+      linears_.push_back({.key = task->key,
+                          .in = work.in,
+                          .out = (work.out + 31) / 32 * 32,
+                          .groups = groups,
+                          .reference = reference_name(task->target)});
       weights_[task->key] = work.in * work.out;
     }
   };
@@ -109,7 +115,14 @@ void Converter::measure() {
                                   if (args_.job.progress)
                                     args_.job.progress("measure", done, total);
                                 }});
-  job_->save(*measurement_);
+  job_->save(measurement_json());
+}
+
+Json Converter::measurement_json() const {
+  BL_CHECK(measurement_);
+  Json json = to_json(*measurement_);
+  json.update(reference_measurement_json(*measurement_, loader_));
+  return json;
 }
 
 const BitPlan& Converter::plan(double bits) {

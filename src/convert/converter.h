@@ -45,8 +45,10 @@ class Converter {
   bool is_measured();
 
   void measure();
-  // Null before measuring, and where a measurement of the reference serves.
-  const ErrorMeasurement* measurement() const { return measurement_ ? &*measurement_ : nullptr; }
+  // What was measured, for a file that `measurement` of other conversions may name; the reference
+  // reads it, too, where it knows the architecture. Not where a measurement of the reference
+  // serves.
+  Json measurement_json() const;
   // Measures if that was not done. Throws kInvalidArgument for a rate that cannot be reached.
   const BitPlan& plan(double bits);
   // linears() with the groups of a plan.

@@ -151,7 +151,8 @@ class MeasurePass {
   void measure_experts(ModelPart& block, const Call& call) {
     const ExpertWeights& kinds = call.routed.front().routed->all.front();
     std::vector<Trial> trials;
-    for (int i = kinds.gate != nullptr ? 3 : 2; i > 0; --i) {
+    for (const PackedMatrix* kind : {kinds.gate, kinds.up, kinds.down}) {
+      if (block.linear_of(kind) == nullptr) continue;  // none, or one that stays plain
       trials.push_back({Substitutes(args_.backend), 0.0});
     }
     std::size_t measured = 0;

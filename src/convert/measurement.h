@@ -32,7 +32,7 @@ struct ErrorMeasurement {
   std::int64_t sensitivity_tokens = 0;
 };
 
-// Not the reference's file of that name, which has no curves.
+// The reference's file of that name has no curves; reference_measurement_json() adds its keys.
 Json to_json(const ErrorMeasurement& measurement);
 // Throws kInvalidFile for other JSON. `what` names the file.
 ErrorMeasurement measurement_from_json(const Json& json, const std::string& what);
