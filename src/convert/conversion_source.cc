@@ -1,5 +1,6 @@
 #include "convert/conversion_source.h"
 
+#include "backend/registry.h"
 #include "base/error.h"
 
 namespace bl {
@@ -31,7 +32,19 @@ Hash128 hash_of(const Calibration& calibration) {
   return hash.finish();
 }
 
-TwoPaths start_paths(ModelPart& ends, Backend& backend, const Calibration& calibration) {
+void visit_linears(Backend& backend, ModelLoader& loader, const LinearVisitor& visitor) {
+  std::unique_ptr<Backend> host;
+  if (!backend.reads_host_memory()) host = open_backend("cpu", {.threads = 1});
+  Backend& on = host != nullptr ? *host : backend;
+  for (std::size_t i = 0; i < loader.spec().order.size(); ++i) {
+    const ModelPart block = ModelPart::block(loader, on, i);
+    for (const LinearSite& site : block.linears()) visitor.block(site);
+  }
+  if (visitor.head) visitor.head(ModelPart::ends(loader, on).linears().front());
+}
+
+TwoPaths start_paths(ModelLoader& loader, Backend& backend, const Calibration& calibration) {
+  ModelPart ends = ModelPart::ends(loader, backend);
   Products products(backend);
   TwoPaths paths;
   paths.held_out = calibration.held_out.size();

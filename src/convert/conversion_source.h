@@ -37,7 +37,15 @@ void check_conversion_source(const ModelLoader& loader, const Calibration& calib
 // Changes with every token, with every end of a row, and with what is held out.
 Hash128 hash_of(const Calibration& calibration);
 
+// Calls `block` for the linears of all blocks in order, then `head`, which may be empty. A part is
+// loaded to host memory, whatever the backend: only its names and shapes are of interest.
+struct LinearVisitor {
+  std::function<void(const LinearSite&)> block;
+  std::function<void(const LinearSite&)> head = {};
+};
+void visit_linears(Backend& backend, ModelLoader& loader, const LinearVisitor& visitor);
+
 // Both paths of all rows at the entry of the first block; each row is a chunk.
-TwoPaths start_paths(ModelPart& ends, Backend& backend, const Calibration& calibration);
+TwoPaths start_paths(ModelLoader& loader, Backend& backend, const Calibration& calibration);
 
 }  // namespace bl

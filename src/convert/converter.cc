@@ -43,15 +43,23 @@ Converter::Converter(const ConvertArgs& args)
     linears_.push_back({key, site.in(), site.padded_out(), std::move(groups)});
     weights_[key] = site.in() * site.out();
   };
-  for (std::size_t i = 0; i < blocks(); ++i) {
-    const ModelPart block = ModelPart::block(loader_, args.job.backend, i);
-    for (const LinearSite& site : block.linears()) add(site, site.key, {});
-  }
-  const ModelPart ends = ModelPart::ends(loader_, args.job.backend);
-  add(ends.linears().front(), loader_.spec().arch->head.at(0),
-      head_groups(args.head_bits, loader_.spec().hidden));
+  visit_linears(args.job.backend, loader_,
+                {.block = [&](const LinearSite& site) { add(site, site.key, {}); },
+                 .head =
+                     [&](const LinearSite& site) {
+                       add(site, loader_.spec().arch->head.at(0),
+                           head_groups(args.head_bits, loader_.spec().hidden));
+                     }});
   if (!args.measurement.empty()) read_measurement();
   job_.emplace(args.job.work, describe(args), args.job.restart);
+  plan_device(args.job.backend, device_sizes());
+}
+
+DeviceSizes Converter::device_sizes() const {
+  DeviceSizes sizes =
+      bl::device_sizes(args_.job, loader_, std::span(linears_).first(linears_.size() - 1));
+  sizes.head_out = linears_.back().out;
+  return sizes;
 }
 
 void Converter::read_measurement() {
@@ -85,6 +93,7 @@ ConvertEstimate Converter::estimate() const {
   }
   return estimate_conversion({.loader = loader_,
                               .backend = args_.job.backend,
+                              .device = device_sizes(),
                               .linears = linears_,
                               .tokens = calibration.tokens() + calibration.held_out_tokens(),
                               .measured_tokens = measured,
@@ -147,11 +156,11 @@ void Converter::quantize(double bits) {
     if (!args_.job.progress) return;
     args_.job.progress(phase, static_cast<std::int64_t>(done), static_cast<std::int64_t>(parts));
   };
-  ModelPart ends = ModelPart::ends(loader_, args_.job.backend);
-  TwoPaths paths = start_paths(ends, args_.job.backend, args_.job.calibration);
+  TwoPaths paths = start_paths(loader_, args_.job.backend, args_.job.calibration);
   std::vector<double> block_errors = quantize_blocks(
       {loader_, args_.job.backend, rounder, rate, args_.job.quantize, report}, paths);
   report(blocks());
+  ModelPart ends = ModelPart::ends(loader_, args_.job.backend);
   std::vector<QuantizedLinear> last;
   last.push_back(
       quantize_head(ends, args_.job.backend, paths, linears_.back().groups, args_.job.quantize));
@@ -170,6 +179,7 @@ ConvertReport Converter::report(double bits, std::uint64_t bytes) {
                                     .weights = weights_,
                                     .calibration = args_.job.calibration,
                                     .bytes = bytes});
+  report.device = args_.job.backend.description();
   report.target_bits = bits;
   report.bits_per_weight = allocation.bits_per_weight;
   report.predicted_kl = allocation.predicted_kl;

@@ -2,6 +2,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "convert/device_plan.h"
 #include "convert/quantize_blocks.h"
 #include "convert/quantized_output.h"
 
@@ -61,28 +62,30 @@ GptqConverter::GptqConverter(const GptqConvertArgs& args)
   check_gptq_layout(args.layout);
   check_conversion_source(loader_, args.job.calibration);
   bool warned = false;
-  for (std::size_t i = 0; i < blocks(); ++i) {
-    const ModelPart block = ModelPart::block(loader_, args.job.backend, i);
-    for (const LinearSite& linear : block.linears()) {
-      check_gptq_shape(linear.key, linear.in(), linear.out());
-      if (args.layout.has_short_group(linear.in()) && !warned) {
-        warned = true;
-        log_warning(
-            "{} has {} inputs, so that its last group of {} is short; AutoGPTQ and ExLlama read "
-            "that, but vLLM does not: --group_size 32, 64 or -1 may fit all linears",
-            linear.key, linear.in(), args.layout.group_size);
-      }
-      weights_[linear.key] = linear.in() * linear.out();
-    }
-  }
+  std::vector<PlannedMatrix> linears;
+  visit_linears(
+      args.job.backend, loader_, {.block = [&](const LinearSite& linear) {
+        check_gptq_shape(linear.key, linear.in(), linear.out());
+        if (args.layout.has_short_group(linear.in()) && !warned) {
+          warned = true;
+          log_warning(
+              "{} has {} inputs, so that its last group of {} is short; AutoGPTQ and ExLlama read "
+              "that, but vLLM does not: --group_size 32, 64 or -1 may fit all linears",
+              linear.key, linear.in(), args.layout.group_size);
+        }
+        weights_[linear.key] = linear.in() * linear.out();
+        linears.push_back({linear.key, linear.in(), linear.padded_out(), {}});
+      }});
   job_.emplace(args.job.work, describe(args), args.job.restart);
   rate_.emplace(*job_, args.layout.bits, Json::object());
+  DeviceSizes sizes = device_sizes(args.job, loader_, linears);
+  sizes.group_slots = args.layout.group_size;
+  plan_device(args.job.backend, sizes);
 }
 
 void GptqConverter::quantize() {
   if (rate_->is_finished()) return;
-  ModelPart ends = ModelPart::ends(loader_, args_.job.backend);
-  TwoPaths paths = start_paths(ends, args_.job.backend, args_.job.calibration);
+  TwoPaths paths = start_paths(loader_, args_.job.backend, args_.job.calibration);
   const GptqRounder rounder(args_.layout, args_.job.quantize.sweeps);
   const auto report = [&](std::size_t done) {
     if (!args_.job.progress) return;
@@ -91,6 +94,7 @@ void GptqConverter::quantize() {
   };
   std::vector<double> block_errors = quantize_blocks(
       {loader_, args_.job.backend, rounder, *rate_, args_.job.quantize, report}, paths);
+  ModelPart ends = ModelPart::ends(loader_, args_.job.backend);
   OutputQuality quality = compare_outputs(ends, args_.job.backend, paths, nullptr);
   quality.block_errors = std::move(block_errors);
   rate_->finish(quality);
@@ -113,6 +117,7 @@ ConvertReport GptqConverter::write(const std::filesystem::path& folder, std::uin
                                     .weights = weights_,
                                     .calibration = args_.job.calibration,
                                     .bytes = bytes});
+  report.device = args_.job.backend.description();
   report.target_bits = args_.layout.bits;
   return report;
 }
