@@ -49,6 +49,7 @@ Command eval_ppl_command();
 Command eval_kld_command();
 Command eval_compare_command();
 Command bench_serve_command();
+Command bench_convert_command();
 Command bench_command();
 Command inspect_command();
 Command import_command();

@@ -13,7 +13,6 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/pending_folder.h"
-#include "base/progress.h"
 #include "base/terminal.h"
 #include "chat_frame.h"
 #include "command.h"
@@ -26,6 +25,7 @@
 #include "convert_results.h"
 #include "engine/open_model.h"
 #include "gptq_conversion.h"
+#include "phase_progress.h"
 #include "self_calibration.h"
 #include "usage_error.h"
 
@@ -110,11 +110,13 @@ void check_options(const ConvertOptions& options) {
   if (only_measures) check_output_file("-om", options.output_measurement);
 }
 
-Calibration calibrate(const ConvertOptions& options, const OpenedModel& model) {
+Calibration calibrate(const ConvertOptions& options, const OpenedModel& model,
+                      const Backend& backend) {
   if (options.calibration.empty()) {
     return calibrate_from_itself({.model = model,
                                   .source = identity_of(model),
                                   .archs = options.archs,
+                                  .device = std::string(backend.name()),
                                   .threads = options.threads,
                                   .rows = options.rows,
                                   .length = options.length,
@@ -156,24 +158,6 @@ bool is_written(const ConvertOptions& options, const fs::path& result, double bi
   return !options.force && !options.no_resume &&
          written_rate(options.work, result) == rate_name(bits);
 }
-
-// A bar for each phase.
-class PhaseProgress {
- public:
-  void operator()(const std::string& phase, std::int64_t done, std::int64_t total) {
-    check_interrupt();
-    if (phase != phase_) {
-      bar_.reset();
-      bar_ = std::make_unique<Progress>(phase, total, Progress::Unit::kItems);
-      phase_ = phase;
-    }
-    bar_->update(done);
-  }
-
- private:
-  std::string phase_;
-  std::unique_ptr<Progress> bar_;
-};
 
 // Makes the models of all rates, and says what became of them.
 class ConvertRun {
@@ -219,7 +203,7 @@ class ConvertRun {
  private:
   void write_measurement() const {
     write_file_atomically(options_.output_measurement,
-                          json_text(to_json(*converter_.measurement())) + "\n");
+                          json_text(converter_.measurement_json()) + "\n");
     log_info("measurement: {}", options_.output_measurement);
   }
 
@@ -304,10 +288,11 @@ void convert(ConvertOptions& options) {
   }
   const OpenedModel model = open_model(options.in, options.archs);
   if (!model.note.empty()) log_info("{}", model.note);
-  const Calibration calibration = calibrate(options, model);
-  print_calibration(options, calibration);
   const std::unique_ptr<Backend> backend =
-      open_backend("cpu", {.threads = static_cast<int>(options.threads)});
+      open_backend(options.backend, {.threads = static_cast<int>(options.threads)});
+  log_info("device: {} ({})", backend->name(), backend->description());
+  const Calibration calibration = calibrate(options, model, *backend);
+  print_calibration(options, calibration);
   PhaseProgress progress;
   const ConversionJob job{.backend = *backend,
                           .files = model.files,

@@ -40,6 +40,7 @@ struct ConvertOptions {
   double correction = 1.0;
   std::string fold;
   std::int64_t shard_mib = 8192;
+  std::string backend = "auto";
   std::int64_t threads = 0;
   std::string archs;
   std::string report;
@@ -98,6 +99,7 @@ struct ConvertOptions {
     v(length, {"-l,--length", "N", "tokens per row"});
     v(seed, {"--seed", "N", "chooses the rows, or what the model writes"});
     v.group("Machine");
+    v(backend, {"--backend", "NAME", "where to compute: auto, cpu, ref or cuda[:N]"});
     v(threads, {"--threads", "N", "CPU threads", "physical cores"});
     v(archs, {"--archs", "DIR", "folder of architecture files to use instead", "built in"});
   }

@@ -34,20 +34,9 @@ std::uint64_t card_bytes(const ConvertOptions& options, const ConvertArgs& args,
 
 }  // namespace
 
-std::vector<double> listed_rates(const ConvertOptions& options) {
-  const int ways = (options.bits.empty() ? 0 : 1) + (options.target_size.bytes > 0 ? 1 : 0) +
-                   (options.vram.bytes > 0 ? 1 : 0);
-  if (ways > 1) fail_usage("give one of -b, --target-size and --vram");
-  if (options.vram.bytes == 0 && (options.context != 0 || !options.cache.empty())) {
-    fail_usage("--ctx and --cache say how much room --vram SIZE leaves for the cache");
-  }
-  if (options.context < 0) fail_usage("--ctx: {} should be 1 or more", options.context);
-  (void)cache_types_of(options.cache);
-  if (options.bits.empty()) {
-    return ways == 0 ? std::vector<double>{kDefaultRate} : std::vector<double>{};
-  }
+std::vector<double> rates_of(const std::string& list) {
   std::vector<double> rates;
-  for (const std::string& text : split_at_commas(options.bits)) {
+  for (const std::string& text : split_at_commas(list)) {
     double rate = 0.0;
     try {
       parse_value(text, rate);
@@ -61,6 +50,21 @@ std::vector<double> listed_rates(const ConvertOptions& options) {
     rates.push_back(rate);
   }
   return rates;
+}
+
+std::vector<double> listed_rates(const ConvertOptions& options) {
+  const int ways = (options.bits.empty() ? 0 : 1) + (options.target_size.bytes > 0 ? 1 : 0) +
+                   (options.vram.bytes > 0 ? 1 : 0);
+  if (ways > 1) fail_usage("give one of -b, --target-size and --vram");
+  if (options.vram.bytes == 0 && (options.context != 0 || !options.cache.empty())) {
+    fail_usage("--ctx and --cache say how much room --vram SIZE leaves for the cache");
+  }
+  if (options.context < 0) fail_usage("--ctx: {} should be 1 or more", options.context);
+  (void)cache_types_of(options.cache);
+  if (options.bits.empty()) {
+    return ways == 0 ? std::vector<double>{kDefaultRate} : std::vector<double>{};
+  }
+  return rates_of(options.bits);
 }
 
 std::uint64_t shard_bytes_of(const ConvertOptions& options) {

@@ -9,6 +9,9 @@
 
 namespace bl {
 
+// Rates that are separated by commas, in the order given. Throws a usage error for what is no rate.
+std::vector<double> rates_of(const std::string& list);
+
 // The rates of -b in the order given; none where a size decides. Throws a usage error for what is
 // no rate, and for options that exclude each other.
 std::vector<double> listed_rates(const ConvertOptions& options);

@@ -30,8 +30,8 @@ std::vector<CommandGroup> command_groups() {
   return {
       {"Generate text", {run_command(), chat_command(), serve_command(), batch_command()}},
       {"Look at models and measure them",
-       {inspect_command(), bench_command(), bench_serve_command(), eval_ppl_command(),
-        eval_kld_command(), eval_compare_command()}},
+       {inspect_command(), bench_command(), bench_serve_command(), bench_convert_command(),
+        eval_ppl_command(), eval_kld_command(), eval_compare_command()}},
       {"Convert models", {convert_command(), import_command(), lora_merge_command()}},
       {"Look at single parts",
        {tokenize_command(), detokenize_command(), template_command(), logits_command(),

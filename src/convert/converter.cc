@@ -2,12 +2,14 @@
 
 #include <utility>
 
+#include "base/check.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "convert/exl2_output.h"
 #include "convert/head_mix.h"
 #include "convert/measure_model.h"
 #include "convert/quantize_blocks.h"
+#include "convert/reference_export.h"
 
 namespace bl {
 namespace {
@@ -57,7 +59,11 @@ Converter::Converter(const ConvertArgs& args)
   const auto add = [&](const LoadRange& range, const GroupList& groups) {
     for (const LoadTask* task : quantized_linears(loader_, range)) {
       const auto& work = std::get<MatrixWork>(task->work);
-      linears_.push_back({task->key, work.in, (work.out + 31) / 32 * 32, groups});
+      linears_.push_back({.key = task->key,
+                          .in = work.in,
+                          .out = (work.out + 31) / 32 * 32,
+                          .groups = groups,
+                          .reference = reference_name(task->target)});
       weights_[task->key] = work.in * work.out;
     }
   };
@@ -67,6 +73,14 @@ Converter::Converter(const ConvertArgs& args)
   check_folds(loader_, args.folds.value_or(FoldSet{}), "--fold");
   if (!args.measurement.empty()) read_measurement();
   job_.emplace(args.job.work, describe(args), args.job.restart);
+  plan_device(args.job.backend, device_sizes());
+}
+
+DeviceSizes Converter::device_sizes() const {
+  DeviceSizes sizes =
+      bl::device_sizes(args_.job, loader_, std::span(linears_).first(linears_.size() - 1));
+  sizes.head_out = linears_.back().out;
+  return sizes;
 }
 
 void Converter::read_measurement() {
@@ -149,6 +163,7 @@ ConvertEstimate Converter::estimate() const {
   }
   return estimate_conversion({.loader = loader_,
                               .backend = args_.job.backend,
+                              .device = device_sizes(),
                               .linears = linears_,
                               .tokens = calibration.tokens() + calibration.held_out_tokens(),
                               .measured_tokens = measured,
@@ -175,7 +190,15 @@ void Converter::measure() {
                                     args_.job.progress("measure", done, total);
                                 }});
   measurement_->folds = kept;
-  job_->save(*measurement_);
+  job_->save(measurement_json());
+}
+
+Json Converter::measurement_json() const {
+  BL_CHECK(measurement_);
+  Json json = to_json(*measurement_);
+  // The reference's converter would take errors of folded weights for those of the original.
+  if (measurement_->folds.empty()) json.update(reference_measurement_json(*measurement_, loader_));
+  return json;
 }
 
 const BitPlan& Converter::plan(double bits) {
@@ -222,11 +245,11 @@ void Converter::quantize(double bits) {
     if (!args_.job.progress) return;
     args_.job.progress(phase, static_cast<std::int64_t>(done), static_cast<std::int64_t>(parts));
   };
-  ModelPart ends = ModelPart::ends(loader_, args_.job.backend);
-  TwoPaths paths = start_paths(ends, args_.job.backend, args_.job.calibration);
+  TwoPaths paths = start_paths(loader_, args_.job.backend, args_.job.calibration);
   std::vector<double> block_errors = quantize_blocks(
       {loader_, args_.job.backend, rounder, rate, args_.job.quantize, report}, paths);
   report(blocks());
+  ModelPart ends = ModelPart::ends(loader_, args_.job.backend);
   std::vector<QuantizedLinear> last;
   last.push_back(
       quantize_head(ends, args_.job.backend, paths, linears_.back().groups, args_.job.quantize));
@@ -244,6 +267,7 @@ ConvertReport Converter::report(double bits, std::uint64_t bytes) {
                                     .weights = weights_,
                                     .calibration = args_.job.calibration,
                                     .bytes = bytes});
+  report.device = args_.job.backend.description();
   report.target_bits = bits;
   report.bits_per_weight = allocation.bits_per_weight;
   report.predicted_kl = allocation.predicted_kl;

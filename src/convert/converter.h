@@ -12,6 +12,7 @@
 #include "convert/conversion_source.h"
 #include "convert/convert_estimate.h"
 #include "convert/convert_report.h"
+#include "convert/device_plan.h"
 #include "convert/planned_model.h"
 #include "convert/rate_choice.h"
 #include "convert/reference_measurement.h"
@@ -50,8 +51,10 @@ class Converter {
   // Chooses the folds, and measures the model that has them.
   void measure();
   const FoldChoice& folds();
-  // Null before measuring, and where a measurement of the reference serves.
-  const ErrorMeasurement* measurement() const { return measurement_ ? &*measurement_ : nullptr; }
+  // What was measured, for a file that `measurement` of other conversions may name; the reference
+  // reads it, too, where it knows the architecture. Not where a measurement of the reference
+  // serves.
+  Json measurement_json() const;
   // Measures if that was not done. Throws kInvalidArgument for a rate that cannot be reached.
   const BitPlan& plan(double bits);
   // linears() with the groups of a plan.
@@ -64,6 +67,7 @@ class Converter {
 
  private:
   std::size_t blocks() const { return loader_.spec().order.size(); }
+  DeviceSizes device_sizes() const;
   const RateFolder& folder_of(double bits);
   void read_measurement();
   std::vector<FoldSet> possible_folds() const;

@@ -78,8 +78,7 @@ class ExpertPass {
 
   const PackedMatrix* rounded(const PackedMatrix& matrix, const OrderedHessian& hessian) {
     const LinearSite* linear = args_.block.linear_of(&matrix);
-    BL_CHECK(linear != nullptr);
-    return round_(*linear, hessian);
+    return linear != nullptr ? round_(*linear, hessian) : &matrix;
   }
 
   // The inputs of one expert, F32 [rows, in].

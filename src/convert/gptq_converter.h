@@ -2,8 +2,13 @@
 // Conversion of a model to GPTQ: quantize → write. Every linear of the blocks gets one width;
 // embeddings and head stay binary16.
 
+#include <map>
+#include <set>
+#include <vector>
+
 #include "convert/conversion_source.h"
 #include "convert/convert_report.h"
+#include "convert/planned_model.h"
 
 namespace bl {
 
@@ -25,12 +30,16 @@ class GptqConverter {
 
  private:
   std::size_t blocks() const { return loader_.spec().order.size(); }
+  void add(const LoadTask& linear);
 
   const GptqConvertArgs& args_;
   ModelLoader loader_;
   std::optional<JobFolder> job_;
   std::optional<RateFolder> rate_;
+  bool warned_ = false;                          // of a short group
+  std::set<std::string> plain_;                  // keys of linears that the format cannot hold
   std::map<std::string, std::int64_t> weights_;  // of each linear
+  std::vector<PlannedMatrix> linears_;
 };
 
 }  // namespace bl

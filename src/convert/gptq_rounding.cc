@@ -25,14 +25,7 @@ void check_gptq_layout(const GptqLayout& layout) {
   }
 }
 
-void check_gptq_shape(const std::string& key, std::int64_t in, std::int64_t out) {
-  if (in % 32 != 0 || out % 32 != 0) {
-    fail(ErrorCode::kUnsupported,
-         "{} has {} inputs and {} outputs; GPTQ files need multiples of 32, so that this model "
-         "cannot be written in that format; --format exl2 pads outputs",
-         quoted_name(key), in, out);
-  }
-}
+bool fits_gptq(std::int64_t in, std::int64_t out) { return in % 32 == 0 && out % 32 == 0; }
 
 GptqGridRules grid_rules(const GptqLayout& layout) {
   GptqGridRules rules;

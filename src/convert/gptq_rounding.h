@@ -34,9 +34,8 @@ struct GptqLayout {
 
 // Throws kInvalidArgument for settings that the format does not have, naming the option.
 void check_gptq_layout(const GptqLayout& layout);
-// Throws kUnsupported, with what would help, if a linear of `in` inputs and `out` outputs cannot be
-// stored, since words hold runs of 32 codes in both directions.
-void check_gptq_shape(const std::string& key, std::int64_t in, std::int64_t out);
+// Whether a linear of these sizes can be stored: words hold runs of 32 codes in both directions.
+bool fits_gptq(std::int64_t in, std::int64_t out);
 
 // A linear after rounding for GPTQ. A code q stands for RN16((q − zero) · scale).
 struct GptqRounded : SlotCodes {

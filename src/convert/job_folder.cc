@@ -83,8 +83,8 @@ std::optional<ErrorMeasurement> JobFolder::measurement() const {
   return measurement_from_json(read_json_file(path, std::uint64_t{1} << 30), path.string());
 }
 
-void JobFolder::save(const ErrorMeasurement& measurement) const {
-  write_file_atomically(folder_ / "measurement.json", json_text(to_json(measurement)) + "\n");
+void JobFolder::save(const Json& measurement) const {
+  write_file_atomically(folder_ / "measurement.json", json_text(measurement) + "\n");
 }
 
 std::optional<FoldChoice> JobFolder::folds() const {

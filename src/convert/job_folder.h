@@ -47,7 +47,8 @@ class JobFolder {
   JobFolder(std::filesystem::path folder, const Json& description, bool restart);
 
   std::optional<ErrorMeasurement> measurement() const;
-  void save(const ErrorMeasurement& measurement) const;
+  // `measurement`: what to_json() makes of one, and further keys for other readers.
+  void save(const Json& measurement) const;
   std::optional<FoldChoice> folds() const;
   void save(const FoldChoice& choice) const;
   const std::filesystem::path& path() const { return folder_; }

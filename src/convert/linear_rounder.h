@@ -1,5 +1,6 @@
 #pragma once
 #include <map>
+#include <set>
 #include <string>
 #include <variant>
 
@@ -22,6 +23,8 @@ class LinearRounder {
     double error = 0.0;  // the loss per token
   };
   virtual ~LinearRounder() = default;
+  // Whether this linear is rounded at all, or stays as it is.
+  virtual bool takes(const std::string&) const { return true; }
   // The order of the slots of an input with `in` channels.
   virtual SlotOrder slot_order(std::int64_t in) const = 0;
   // Rounds the linear `key` to weights near `wanted`, F32 [in, padded out] in slot order.
@@ -45,7 +48,10 @@ class Exl2Rounder : public LinearRounder {
 
 class GptqRounder : public LinearRounder {
  public:
-  GptqRounder(const GptqLayout& layout, int sweeps) : layout_(layout), sweeps_(sweeps) {}
+  // `plain`: the linears that the format cannot hold.
+  GptqRounder(const GptqLayout& layout, int sweeps, std::set<std::string> plain)
+      : layout_(layout), sweeps_(sweeps), plain_(std::move(plain)) {}
+  bool takes(const std::string& key) const override { return !plain_.contains(key); }
   SlotOrder slot_order(std::int64_t in) const override { return layout_.slot_order(in); }
   Result round(Products& products, const std::string& key, const OrderedHessian& hessian,
                const TensorView& wanted) const override;
@@ -53,6 +59,7 @@ class GptqRounder : public LinearRounder {
  private:
   GptqLayout layout_;
   int sweeps_;
+  std::set<std::string> plain_;
 };
 
 }  // namespace bl

@@ -37,6 +37,11 @@ std::vector<const LoadTask*> quantized_linears(const ModelLoader& loader, const 
   return linears;
 }
 
+bool is_fused_part(const LoadTask& task) {
+  const auto* work = std::get_if<MatrixWork>(&task.work);
+  return work != nullptr && !work->rows.empty() && task.target.index < 0;
+}
+
 void warn_of_plain_linears(const ModelLoader& loader) {
   std::int64_t count = 0;
   const LoadTask* first = nullptr;
@@ -84,15 +89,18 @@ HostArray padded_biases(const MatrixWork& work) {
 }  // namespace
 
 RemainingTensors::RemainingTensors(const ModelFiles& files, const ModelLoader& loader,
-                                   const Keys& quantized)
+                                   const Keys& quantized, bool fused)
     : files_(files.source),
       source_(*files_, CheckpointNames(*loader.spec().arch)),
       folded_(loader.load_plan()) {
   Keys replaced, read;
   for (const LoadTask& task : loader.load_plan().tasks) {
     const bool is_replaced = !task.key.empty() && quantized.contains(task.key);
-    (is_replaced ? replaced : read).insert(task.tensors.begin(), task.tensors.end());
-    if (!is_replaced) continue;
+    const bool keeps_bias = fused && is_fused_part(task);
+    for (const std::string& tensor : task.tensors) {
+      (is_replaced && !(keeps_bias && tensor.ends_with(".bias")) ? replaced : read).insert(tensor);
+    }
+    if (!is_replaced || keeps_bias) continue;
     const auto& work = std::get<MatrixWork>(task.work);
     if (bias_of(work.matrix).view.empty()) continue;
     const HostArray bias = padded_biases(work);

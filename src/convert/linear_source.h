@@ -25,6 +25,9 @@ bool is_quantized(const ModelLoader& loader, const LoadTask& task);
 // The tasks of these linears, in the order of the plan.
 std::vector<const LoadTask*> quantized_linears(const ModelLoader& loader, const LoadRange& range);
 
+// Whether it is some outputs of a module that holds other linears, too. Not of a stack of experts.
+bool is_fused_part(const LoadTask& task);
+
 // Warns of linears that stay plain because of their number of inputs, if there are any.
 void warn_of_plain_linears(const ModelLoader& loader);
 
@@ -33,13 +36,15 @@ void warn_of_plain_linears(const ModelLoader& loader);
 DenseMatrix plain_matrix(const MatrixWork& work);
 
 // The tensors of a model with quantized linears that are in floats: all that the model reads but
-// the weights of these linears, and the biases of these, each under the key of its linear. `loader`
-// must separate linears (LoadOptions::separate_linears); it need not outlive this unless it folds.
+// the weights of these linears, and the biases of these, each under the key of its linear or, if
+// `fused`, of the module that holds it in the files. `loader` must separate linears
+// (LoadOptions::separate_linears); it need not outlive this unless it folds.
 class RemainingTensors : public TensorSource {
  public:
   using Keys = std::set<std::string, std::less<>>;
   // `quantized`: LoadTask::key of each quantized linear.
-  RemainingTensors(const ModelFiles& files, const ModelLoader& loader, const Keys& quantized);
+  RemainingTensors(const ModelFiles& files, const ModelLoader& loader, const Keys& quantized,
+                   bool fused = false);
 
   const TensorInfo* find(std::string_view name) const override;
   std::vector<std::string> names() const override;

@@ -34,7 +34,7 @@ struct ErrorMeasurement {
   FoldSet folds = {};  // that the model had
 };
 
-// Not the reference's file of that name, which has no curves.
+// The reference's file of that name has no curves; reference_measurement_json() adds its keys.
 Json to_json(const ErrorMeasurement& measurement);
 // Throws kInvalidFile for other JSON. `what` names the file.
 ErrorMeasurement measurement_from_json(const Json& json, const std::string& what);

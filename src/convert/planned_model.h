@@ -18,6 +18,7 @@ struct PlannedMatrix {
   std::int64_t in = 0;
   std::int64_t out = 0;
   GroupList groups = {};
+  std::string reference = {};  // reference_name(); empty: the key
 };
 
 // The five tensors of an EXL2 matrix.

@@ -118,6 +118,7 @@ class BlockQuantizer {
   void compare_call(std::size_t chunk, const MatmulArgs& args, bool streams,
                     InputStatistics& sums) {
     readers_ = block_.readers_of(args);
+    std::erase_if(readers_, [&](const LinearSite* linear) { return !rounder_.takes(linear->key); });
     if (readers_.empty()) return;
     BL_CHECK(streams == args.epilogue.accumulate);
     const Tensor x = products_.fetch(quantized_.inputs()[chunk].x);
@@ -149,7 +150,7 @@ class BlockQuantizer {
     for (const LinearSite* linear : readers_) {
       Wanted wanted = wanted_weights(products_, *linear, hessian);
       const double kept = correct(*linear, hessian, inputs, wanted);
-      results.push_back(quantize(*linear, hessian, wanted));
+      results.push_back(quantize(*linear, hessian, std::move(wanted)));
       results.back().kept_correction = kept;
     }
   }
@@ -176,14 +177,15 @@ class BlockQuantizer {
     ExpertPassArgs args{block_, products_, fitted, options_.damping};
     args.slot_order = [&](std::int64_t in) { return rounder_.slot_order(in); };
     const auto round = [&](const LinearSite& linear, const OrderedHessian& hessian) {
+      if (!rounder_.takes(linear.key)) return linear.packed;
       results.push_back(quantize(linear, hessian, wanted_weights(products_, linear, hessian)));
       return substitutes_.map()->at(linear.packed);
     };
     paths_.unreached_experts += for_each_expert(args, round);
   }
 
-  QuantizedLinear quantize(const LinearSite& linear, const OrderedHessian& hessian,
-                           const Wanted& wanted) {
+  QuantizedLinear quantize(const LinearSite& linear, const OrderedHessian& hessian, Wanted wanted) {
+    wanted.product = {};  // which is large, and not needed any more
     LinearRounder::Result rounded =
         rounder_.round(products_, linear.key, hessian, wanted.weights.view());
     substitutes_.add(linear, weight_matrix(linear.key, rounded.matrix));
@@ -213,7 +215,10 @@ void replay_block(ModelPart& block, Backend& backend, TwoPaths& paths,
                   const std::map<std::string, WeightMatrix>& matrices) {
   Products products(backend);
   Substitutes substitutes(backend);
-  for (const LinearSite& linear : block.linears()) substitutes.add(linear, matrices.at(linear.key));
+  for (const LinearSite& linear : block.linears()) {
+    const auto matrix = matrices.find(linear.key);
+    if (matrix != matrices.end()) substitutes.add(linear, matrix->second);
+  }
   CallPlan plan;
   plan.substitutes = substitutes.map();
   for (std::size_t i = 0; i < paths.chunks.size(); ++i) {

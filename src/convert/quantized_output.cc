@@ -1,12 +1,15 @@
 #include "convert/quantized_output.h"
 
 #include <cmath>
+#include <functional>
 #include <optional>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/pending_folder.h"
+#include "convert/fused_gptq.h"
 #include "convert/linear_source.h"
+#include "convert/source_names.h"
 #include "format/quoted_name.h"
 #include "format/safetensors_writer.h"
 
@@ -35,25 +38,34 @@ std::vector<Half> halves_of(const std::string& name, const TensorView& view) {
 
 class QuantizedOutput {
  public:
-  explicit QuantizedOutput(const QuantizedOutputArgs& args) : args_(args) {
+  explicit QuantizedOutput(const QuantizedOutputArgs& args)
+      : args_(args), names_(args.files, args.loader) {
     RemainingTensors::Keys quantized;
     for (std::size_t part = 0; part < args.parts; ++part) {
       parts_.push_back(std::make_unique<SafetensorsFile>(args.rate.open_part(part)));
       for (const SafetensorsEntry& entry : parts_.back()->entries()) {
-        packed_[entry.name] = {parts_.back().get(), &entry};
         quantized.insert(module_of(entry.name));
       }
     }
-    plain_.emplace(args.files, args.loader, quantized);
+    plain_.emplace(args.files, args.loader, quantized, args.as_in_source);
+    if (args.as_in_source) modules_ = fused_modules(args.loader);
   }
 
   std::uint64_t write() {
-    std::vector<TensorPlan> plans = plan();
+    add_plain();
+    for (const auto& part : parts_) add_part(*part);
+    std::vector<TensorPlan> plans;
     std::uint64_t bytes = 0;
-    for (const TensorPlan& plan : plans) bytes += plan.bytes();
+    for (const auto& [place, piece] : pieces_) {
+      plans.push_back(piece.plan);
+      bytes += piece.plan.bytes();
+    }
     check_space(args_.folder, bytes);
     ShardWriter writer(args_.folder, std::move(plans), args_.shards);
-    for (const TensorPlan& plan : writer.tensors()) write_tensor(writer, plan);
+    for (const TensorPlan& plan : writer.tensors()) {
+      const auto plain = pieces_.find({false, plan.name});
+      (plain != pieces_.end() ? plain->second : pieces_.at({true, plan.name})).write(writer);
+    }
     writer.commit();
     std::uint64_t written = 0;
     for (const std::string& name : writer.file_names()) {
@@ -64,37 +76,53 @@ class QuantizedOutput {
   }
 
  private:
-  struct Packed {
-    const SafetensorsFile* file = nullptr;
-    const SafetensorsEntry* entry = nullptr;
+  // A tensor of the result.
+  struct Piece {
+    TensorPlan plan;
+    std::function<void(ShardWriter&)> write;
   };
 
-  std::vector<TensorPlan> plan() const {
-    std::vector<TensorPlan> plans;
-    for (const std::string& name : plain_->names()) {
-      plans.push_back(plan_tensor(name, DType::kF16, plain_->find(name)->shape));
-    }
-    for (const auto& [name, packed] : packed_) {
-      plans.push_back({name, *packed.entry->dtype, packed.entry->shape});
-    }
-    return plans;
+  void add(bool packed, TensorPlan plan, std::function<void(ShardWriter&)> write) {
+    if (args_.as_in_source) plan.name = names_.name_of(plan.name);
+    const std::string name = plan.name;
+    pieces_[{packed, name}] = {std::move(plan), std::move(write)};
   }
 
-  void write_tensor(ShardWriter& writer, const TensorPlan& plan) const {
-    const auto packed = packed_.find(plan.name);
-    if (packed != packed_.end()) {
-      return writer.write(packed->second.file->bytes_of(*packed->second.entry));
+  void add_plain() {
+    for (const std::string& name : plain_->names()) {
+      add(false, plan_tensor(name, DType::kF16, plain_->find(name)->shape),
+          [this, name](ShardWriter& writer) {
+            const std::vector<Half> halves = halves_of(name, plain_->read(name).view);
+            writer.write(std::as_bytes(std::span(halves)));
+            plain_->done_with(name);
+          });
     }
-    const HostArray array = plain_->read(plan.name);
-    const std::vector<Half> halves = halves_of(plan.name, array.view);
-    writer.write(std::as_bytes(std::span(halves)));
-    plain_->done_with(plan.name);
+  }
+
+  void add_part(const SafetensorsFile& part) {
+    RemainingTensors::Keys fused;
+    for (const FusedModule& module : modules_) {
+      if (part.find(module.parts.front().key + ".qweight") == nullptr) continue;
+      for (const FusedModule::Part& one : module.parts) fused.insert(one.key);
+      const FusedGptq whole(module, part);
+      for (const TensorPlan& plan : whole.plans()) {
+        add(true, plan, [whole, plan](ShardWriter& writer) { writer.write(whole.bytes_of(plan)); });
+      }
+    }
+    for (const SafetensorsEntry& entry : part.entries()) {
+      if (fused.contains(module_of(entry.name))) continue;
+      add(true, {entry.name, *entry.dtype, entry.shape},
+          [&part, &entry](ShardWriter& writer) { writer.write(part.bytes_of(entry)); });
+    }
   }
 
   const QuantizedOutputArgs& args_;
+  SourceNames names_;
   std::vector<std::unique_ptr<SafetensorsFile>> parts_;
-  std::map<std::string, Packed> packed_;
   std::optional<RemainingTensors> plain_;
+  std::vector<FusedModule> modules_;
+  // By whether they are quantized, and their names: the order of planned_tensors().
+  std::map<std::pair<bool, std::string>, Piece> pieces_;
 };
 
 }  // namespace

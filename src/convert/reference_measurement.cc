@@ -6,21 +6,24 @@
 #include <optional>
 
 #include "base/error.h"
+#include "convert/reference_options.h"
 
 namespace bl {
 namespace {
 
 constexpr int kFirstPower = 15, kLastPower = 35;  // tenths
 
-using Shapes = std::map<std::string, const PlannedMatrix*>;
+// What a block with attention and MLP side by side is called.
+constexpr std::string_view kParallel = ".parallel_decoder";
 
-// The groups of a linear with `in` slots: of each width the share of slots that the option says,
-// rounded up to whole groups; the last group may be shorter.
-GroupList groups_of(const Json& linear, std::int64_t in, const std::string& where) {
+// By the names that the reference has for them, which the experts of a layer share.
+using Shapes = std::multimap<std::string, const PlannedMatrix*>;
+
+// The groups of a linear with `in` slots under one option.
+GroupList read_groups(const Json& linear, std::int64_t in, const std::string& where) {
   const auto widths = linear.at("bits").get<std::vector<int>>();
   const auto shares = linear.at("bits_prop").get<std::vector<double>>();
-  GroupList groups;
-  std::int64_t rest = in;
+  Mix mix;
   for (std::size_t i = 0; i < widths.size() && i < shares.size(); ++i) {
     const auto size = linear.at("group_size").at(std::to_string(widths[i])).get<std::int32_t>();
     const bool known = (widths[i] >= 2 && widths[i] <= 6) || widths[i] == 8;
@@ -30,12 +33,11 @@ GroupList groups_of(const Json& linear, std::int64_t in, const std::string& wher
       fail(ErrorCode::kInvalidFile, "{}: {} bits in groups of {} for a share of {} cannot be",
            where, widths[i], size, shares[i]);
     }
-    const double wanted = std::min(static_cast<double>(in) * shares[i], static_cast<double>(rest));
-    const std::int64_t slots = std::min(std::int64_t(std::ceil(wanted / size)) * size, rest);
-    const GroupList own = uniform_groups(widths[i], size, slots);
-    groups.insert(groups.end(), own.begin(), own.end());
-    rest -= slots;
+    mix.push_back({widths[i], shares[i], size});
   }
+  GroupList groups = groups_of(mix, in).groups;
+  std::int64_t rest = in;
+  for (const SlotGroup& group : groups) rest -= group.slots;
   if (rest != 0) {
     fail(ErrorCode::kInvalidFile, "{}: the option says nothing of {} of {} inputs", where, rest,
          in);
@@ -53,15 +55,17 @@ ModuleOption option_of(const std::string& module, const Json& entry, const Shape
   option.error = 1.0 - accuracy;
   for (const auto& [name, linear] : entry.items()) {
     if (!linear.is_object()) continue;
-    const std::string key = module + "." + name;
-    const auto shape = shapes.find(key);
-    if (shape == shapes.end()) {
-      fail(ErrorCode::kInvalidFile, "{} is of another model: this one has no {}", what, key);
+    const auto [first, end] = shapes.equal_range(module + "." + name);
+    if (first == end) {
+      fail(ErrorCode::kInvalidFile, "{} is of another model: this one has no {}.{}", what, module,
+           name);
     }
-    const PlannedMatrix& matrix = *shape->second;
-    GroupList groups = groups_of(linear, matrix.in, what + ": " + key);
-    option.bits += stored_bits(groups, matrix.in, matrix.out);
-    option.groups[key] = std::move(groups);
+    for (auto at = first; at != end; ++at) {
+      const PlannedMatrix& matrix = *at->second;
+      GroupList groups = read_groups(linear, matrix.in, what + ": " + matrix.key);
+      option.bits += stored_bits(groups, matrix.in, matrix.out);
+      option.groups[matrix.key] = std::move(groups);
+    }
   }
   return option;
 }
@@ -183,7 +187,8 @@ BitPlan plan_of(const ReferenceMeasurement& measurement, const Selection& select
 }  // namespace
 
 bool is_reference_measurement(const Json& json) {
-  return json.is_object() && json.contains("measurement") && json.at("measurement").is_object();
+  return json.is_object() && !json.contains("format") && json.contains("measurement") &&
+         json.at("measurement").is_object();
 }
 
 ReferenceMeasurement reference_measurement_from_json(const Json& json,
@@ -193,23 +198,26 @@ ReferenceMeasurement reference_measurement_from_json(const Json& json,
   Shapes shapes;
   for (const PlannedMatrix& matrix : linears) {
     if (!matrix.groups.empty()) continue;
-    shapes[matrix.key] = &matrix;
+    shapes.emplace(matrix.reference.empty() ? matrix.key : matrix.reference, &matrix);
     result.weights += static_cast<double>(matrix.in) * static_cast<double>(matrix.out);
   }
+  const auto add = [&](const std::string& module, const Json& entries) {
+    std::vector<ModuleOption> options;
+    for (const Json& entry : entries) options.push_back(option_of(module, entry, shapes, what));
+    if (options.empty()) fail(ErrorCode::kInvalidFile, "{}: {} has no options", what, module);
+    check_module(module, options, what);
+    result.modules.push_back(std::move(options));
+  };
   try {
     for (const auto& [module, entries] : json.at("measurement").items()) {
       if (entries.is_null()) continue;  // norms and the head
-      if (!entries.is_array()) {
-        fail(ErrorCode::kUnsupported,
-             "{}: {} has attention and MLP side by side, which cannot be taken from a measurement "
-             "of the reference yet; leave out -m",
-             what, module);
+      if (module.ends_with(kParallel)) {
+        const std::string layer = module.substr(0, module.size() - kParallel.size());
+        add(layer + ".self_attn", entries.at("attn"));
+        add(layer + ".mlp", entries.at("mlp"));
+      } else {
+        add(module, entries);
       }
-      std::vector<ModuleOption> options;
-      for (const Json& entry : entries) options.push_back(option_of(module, entry, shapes, what));
-      if (options.empty()) fail(ErrorCode::kInvalidFile, "{}: {} has no options", what, module);
-      check_module(module, options, what);
-      result.modules.push_back(std::move(options));
     }
   } catch (const Json::exception& error) {
     fail(ErrorCode::kInvalidFile, "{} is not a measurement: {}", what, error.what());

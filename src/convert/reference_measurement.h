@@ -27,12 +27,11 @@ struct ReferenceMeasurement {
   double weights = 0.0;  // of all linears
 };
 
-// Whether the document is of that format.
+// Whether the document is of that format alone. Ours has its keys, too, and says more.
 bool is_reference_measurement(const Json& json);
 
 // Reads one for a model with these linears (those without groups are the blocks'). Throws
-// kInvalidFile where it is damaged or of another model, and kUnsupported for blocks whose attention
-// and MLP run side by side. `what` names the file.
+// kInvalidFile where it is damaged or of another model. `what` names the file.
 ReferenceMeasurement reference_measurement_from_json(const Json& json,
                                                      std::span<const PlannedMatrix> linears,
                                                      const std::string& what);

@@ -91,23 +91,14 @@ void BlockPlanner::projection_sites(const AttentionSpec& spec, const AttentionAr
 BlockPlanner::Projections BlockPlanner::parts_of_fused(const AttentionSpec& spec,
                                                        const AttentionArch& arch,
                                                        const std::string& key) {
-  LoadHints hints;
-  hints.in = spec.hidden;
-  hints.out = std::int64_t{spec.heads + 2 * spec.kv_heads} * spec.head_dim;
-  hints.transposed = arch.transposed;
-  const WeightMatrix found = load_weight_matrix(planner_.source(), key, hints);
-  const auto* whole = std::get_if<DenseMatrix>(&found);
-  if (whole == nullptr) {
-    fail(ErrorCode::kUnsupported,
-         "linear {} ({}): queries, keys and values are interleaved, which is supported for plain "
-         "weights only",
-         key, format_name(found));
-  }
+  const std::int64_t out = std::int64_t{spec.heads + 2 * spec.kv_heads} * spec.head_dim;
+  const WeightMatrix whole =
+      planner_.whole_matrix(key, {.in = spec.hidden, .out = out, .transposed = arch.transposed});
   // One group of [q…q k v] where the three stand one behind another.
   const std::int64_t groups = is_grouped(spec, arch) ? spec.kv_heads : 1;
   const std::int64_t kv_heads = spec.kv_heads / groups;
   const auto part = [&](Role role, const Names& names, std::int64_t first, std::int64_t count) {
-    return planner_.linear(target(role), {.matrix = *whole,
+    return planner_.linear(target(role), {.matrix = whole,
                                           .tensors = planner_.tensors_of(key),
                                           .rows = grouped_rows(spec, groups, {first, count}),
                                           .key = join_name(attention_at_, names.at(0))});

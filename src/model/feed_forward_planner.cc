@@ -84,11 +84,8 @@ void plan_feed_forward(LoadPlanner& planner, const LoadTarget& place, const std:
   const bool is_fused = spec.gated && found != nullptr && planner.pick(at, arch.gate) == nullptr;
   const std::string fused = is_fused ? join_name(at, *found) : "";
   if (is_fused && planner.separates(fused)) {
-    LoadHints hints;
-    hints.in = spec.hidden;
-    hints.out = 2 * spec.intermediate;
-    hints.transposed = arch.transposed;
-    const WeightMatrix whole = load_weight_matrix(planner.source(), fused, hints);
+    const WeightMatrix whole = planner.whole_matrix(
+        fused, {.in = spec.hidden, .out = 2 * spec.intermediate, .transposed = arch.transposed});
     linears = parts_of_fused(planner, place, at, std::get<DenseMatrix>(whole), arch);
   } else if (is_fused) {
     linears.gate_up = linear(Role::kGateUp, fused, spec.hidden, 2 * spec.intermediate);

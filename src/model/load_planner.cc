@@ -106,9 +106,10 @@ std::int32_t LoadPlanner::linear(const LoadTarget& target, const std::string& ke
   return id;
 }
 
-std::int32_t LoadPlanner::linear(const LoadTarget& target, DenseLinear linear) {
-  DenseMatrix& matrix = linear.matrix;
-  const std::int64_t stored_out = matrix.out();
+std::int32_t LoadPlanner::linear(const LoadTarget& target, PartLinear linear) {
+  WeightMatrix& matrix = linear.matrix;
+  const auto* dense = std::get_if<DenseMatrix>(&matrix);
+  const std::int64_t stored_out = out_features(matrix);
   LoadTask task{.target = target, .work = {}, .tensors = std::move(linear.tensors)};
   MatrixWork work;
   work.out = linear.out > 0 ? linear.out : stored_out;
@@ -119,14 +120,28 @@ std::int32_t LoadPlanner::linear(const LoadTarget& target, DenseLinear linear) {
         static_cast<std::size_t>(static_cast<double>(task.stored) *
                                  (static_cast<double>(work.out) / static_cast<double>(stored_out)));
   }
-  task.packed = backend().packed_bytes(matrix, {.out = work.out});
+  if (dense == nullptr && !linear.rows.empty()) {
+    work.cut = {ShardRule::kSplitOut, {linear.rows.begin(), linear.rows.end()}};
+  }
+  const WeightMatrix layout = cut_matrix(matrix, work.cut, CodeCopy::kLeftOut);
+  task.packed = backend().packed_bytes(layout, {.out = work.out});
   if (linear.counted) task.stored = 0;
-  task.key = linear.key.empty() ? module_of(matrix) : std::move(linear.key);
-  LinearOrigin origin{module_of(matrix), linear.rows, work.out, matrix.transposed};
-  work.rows = std::move(linear.rows);
+  const std::string module = dense != nullptr ? module_of(*dense) : name_of(matrix);
+  task.key = linear.key.empty() ? module : std::move(linear.key);
+  LinearOrigin origin{module, linear.rows, work.out, dense != nullptr && dense->transposed};
+  if (dense != nullptr) work.rows = std::move(linear.rows);
   work.normalized = linear.normalized;
   work.matrix = std::move(matrix);
   return add_linear(std::move(task), std::move(work), std::move(origin));
+}
+
+WeightMatrix LoadPlanner::whole_matrix(const std::string& key, const LinearShape& shape) const {
+  LoadHints hints;
+  hints.in = shape.in;
+  hints.out = shape.out;
+  hints.transposed = shape.transposed;
+  hints.gptq = args_.gptq;
+  return load_weight_matrix(source(), key, hints);
 }
 
 std::int32_t LoadPlanner::add_linear(LoadTask task, MatrixWork work, LinearOrigin origin) {

@@ -71,8 +71,8 @@ class LoadPlanner {
   // Adds the linear KEY and returns its number among the model's linears.
   std::int32_t linear(const LoadTarget& target, const std::string& key, const LinearShape& shape);
   // A linear whose weights are a part of tensors that other tasks read, too.
-  struct DenseLinear {
-    DenseMatrix matrix;
+  struct PartLinear {
+    WeightMatrix matrix;                  // plain where `normalized` is set
     std::vector<std::string> tensors;     // that it is a part of
     std::vector<std::int64_t> rows = {};  // its outputs, in this order; empty: all
     std::int64_t out = 0;                 // outputs that are kept; 0: all
@@ -80,7 +80,9 @@ class LoadPlanner {
     bool counted = false;                 // another task counts the bytes (a tied head)
     std::string key = {};                 // LoadTask::key; empty: the name of the matrix
   };
-  std::int32_t linear(const LoadTarget& target, DenseLinear linear);
+  std::int32_t linear(const LoadTarget& target, PartLinear linear);
+  // The matrix KEY in whatever format, for parts of it.
+  WeightMatrix whole_matrix(const std::string& key, const LinearShape& shape) const;
   // Lets what `writers` compute and `reader` alone reads, channel for channel, come in the order in
   // which the reader multiplies it, where the backend prefers that and the formats allow it. −1
   // among the writers stands for no linear. Their outputs are once or several times the reader's
@@ -125,7 +127,7 @@ class LoadPlanner {
   std::string site_refusal_;
 };
 
-// The rows first … first + count − 1, for DenseLinear::rows.
+// The rows first … first + count − 1, for PartLinear::rows.
 std::vector<std::int64_t> row_range(std::int64_t first, std::int64_t count);
 
 // `name` below `prefix`: "prefix.name"; either may be empty.

@@ -85,12 +85,12 @@ void plan_dense_head(LoadPlanner& planner, const ModelSpec& spec, const std::str
   tensors.push_back(tensor);
   const bool replaceable = matrix.bias.view.empty();
   const std::int32_t linear = planner.linear(
-      {.role = Role::kHead}, LoadPlanner::DenseLinear{.matrix = std::move(matrix),
-                                                      .tensors = std::move(tensors),
-                                                      .out = spec.vocab,
-                                                      .normalized = spec.normalize_head,
-                                                      .counted = planner.reads(tensor),
-                                                      .key = spec.arch->head.at(0)});
+      {.role = Role::kHead}, LoadPlanner::PartLinear{.matrix = std::move(matrix),
+                                                     .tensors = std::move(tensors),
+                                                     .out = spec.vocab,
+                                                     .normalized = spec.normalize_head,
+                                                     .counted = planner.reads(tensor),
+                                                     .key = spec.arch->head.at(0)});
   add_head_sites(planner, spec, linear, replaceable);
   planner.set_site_refusal("");
 }

@@ -18,7 +18,7 @@ void RenamedSource::add(const CheckpointNames& names, const std::string& name, b
   }
 }
 
-std::string_view RenamedSource::original(std::string_view name) const {
+const std::string& RenamedSource::original(std::string_view name) const {
   const auto it = originals_.find(name);
   if (it == originals_.end()) fail(ErrorCode::kNotFound, "no tensor {}", name);
   return it->second.name;

@@ -23,6 +23,9 @@ class RenamedSource : public TensorSource {
   HostArray read_seeded(std::string_view name) const override;
   void done_with(std::string_view name) const override;
 
+  // What the underlying source calls it. Throws kNotFound.
+  const std::string& original(std::string_view name) const;
+
  private:
   struct Original {
     std::string name;  // in the source
@@ -31,9 +34,6 @@ class RenamedSource : public TensorSource {
   };
   void add(const CheckpointNames& names, const std::string& name, bool refused);
   std::vector<std::string> listed(bool refused) const;
-  // The name in the underlying source. Throws kNotFound.
-  std::string_view original(std::string_view name) const;
-
   const TensorSource& source_;
   std::map<std::string, Original, std::less<>> originals_;  // by the new name
 };

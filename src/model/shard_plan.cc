@@ -77,6 +77,12 @@ class PlanCutter {
     work.out = std::count_if(features.begin(), features.end(),
                              [&](std::int32_t feature) { return feature < out; });
     if (work.rows.empty()) {
+      // A part of a matrix that is quantized as a whole is cut out of it already.
+      if (work.cut.rule == ShardRule::kSplitOut) {
+        for (std::int32_t& feature : features) {
+          feature = work.cut.features[static_cast<std::size_t>(feature)];
+        }
+      }
       work.cut = {ShardRule::kSplitOut, std::move(features)};
     } else {
       std::vector<std::int64_t> rows;

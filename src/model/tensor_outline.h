@@ -93,7 +93,7 @@ struct TensorOutline {
 };
 
 // Where an architecture has several names for a tensor, the first. `quantized`: a linear whose
-// outputs are interleaved is listed as its parts, since only plain weights can be taken apart.
+// outputs are interleaved is listed as its parts, as EXL2 files have them.
 // `config` is the one that `spec` was built from. Throws kInvalidFile as build_model_spec does.
 TensorOutline outline_tensors(const ModelSpec& spec, HfConfig config, bool quantized);
 

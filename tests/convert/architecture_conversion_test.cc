@@ -12,6 +12,7 @@
 #include "backend/registry.h"
 #include "convert/converter.h"
 #include "convert/eight_bit_model.h"
+#include "convert/gptq_converter.h"
 #include "convert/products.h"
 #include "convert/staged_path.h"
 #include "random_rows.h"
@@ -110,6 +111,43 @@ TEST_P(ArchitectureConversion, KeepsWhatTheModelSays) {
     const bool plain = stays_plain(loader.spec(), task.target) || matrix->in % 32 != 0;
     EXPECT_EQ(matrix->quantized, !plain) << task.key;
     EXPECT_EQ(reported.contains(task.key), !plain) << task.key;
+  }
+}
+
+// GPTQ, with groups of channels in their order of importance, under the names of the source's
+// files: a module of the result is one of theirs, with all that they fuse, or an expert out of a
+// stack.
+TEST_P(ArchitectureConversion, WritesGptqThatReadersOfOthersKnow) {
+  const auto backend = open_backend("cpu", {.threads = 2});
+  const Calibration rows = random_rows(1, 48, kIds);
+  const GptqConvertArgs args{
+      .job = {.backend = *backend,
+              .files = files_,
+              .calibration = rows,
+              .work = root_ / "job",
+              .quantize = {.sweeps = 0},
+              .source = GetParam()},
+      .layout = {.bits = 8, .group_size = 32, .symmetric = false, .act_order = true}};
+  GptqConverter converter(args);
+  converter.quantize();
+  fs::create_directories(root_ / "gptq");
+  converter.write(root_ / "gptq", std::uint64_t{1} << 30);
+  const ModelFiles result = open_model_folder(root_ / "gptq");
+  EXPECT_LT(deviation(result), 0.06);
+  const ModelLoader loader(*backend, result, {});
+  EXPECT_EQ(loader.unused_tensors(), std::vector<std::string>());
+  for (const LoadTask& task : loader.load_plan().tasks) {
+    const auto* matrix = std::get_if<MatrixWork>(&task.work);
+    if (matrix == nullptr || task.target.block < 0) continue;
+    const bool plain = stays_plain(loader.spec(), task.target) || matrix->in % 32 != 0 ||
+                       out_features(matrix->matrix) % 32 != 0;
+    EXPECT_EQ(matrix->quantized, !plain) << task.key;
+  }
+  for (const std::string& name : result.source->names()) {
+    const std::string module = name.substr(0, name.rfind('.'));
+    const bool known =
+        files_.source->find(name) != nullptr || files_.source->find(module + ".weight") != nullptr;
+    EXPECT_TRUE(known || name.find(".experts.") != name.npos) << name;
   }
 }
 

@@ -4,15 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <random>
 
 #include "../model/golden.h"
 #include "backend/registry.h"
 #include "convert/converter.h"
 #include "convert/gptq_converter.h"
-#include "convert/packed_tensors.h"
-#include "model/arch_library.h"
-#include "model/tensor_outline.h"
+#include "odd_model.h"
 #include "random_rows.h"
 #include "support/data.h"
 #include "support/error_of.h"
@@ -22,70 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kVocab = 100;
-
-// A model in memory whose weights tests can change.
-class OddModel {
- public:
-  explicit OddModel(const Json& changes) {
-    config_ = {{"architectures", {"LlamaForCausalLM"}},
-               {"model_type", "llama"},
-               {"hidden_size", 64},
-               {"intermediate_size", 128},
-               {"num_hidden_layers", 2},
-               {"num_attention_heads", 4},
-               {"num_key_value_heads", 2},
-               {"head_dim", 16},
-               {"vocab_size", kVocab},
-               {"max_position_embeddings", 256},
-               {"rms_norm_eps", 1e-6}};
-    config_.update(changes);
-    const HfConfig config(config_, "config.json");
-    const TensorOutline outline =
-        outline_tensors(build_model_spec(ArchLibrary(), config, {}), config, false);
-    for (const OutlinedTable& table : outline.tables) add(table.name, {table.rows, table.width});
-    for (const OutlinedLinear& linear : outline.linears) {
-      add(linear.key + ".weight", {linear.out, linear.in});
-      if (linear.bias) add(linear.key + ".bias", {linear.out});
-    }
-    for (const OutlinedNorm& norm : outline.norms) {
-      add(norm.weight, {norm.width});
-      fill(norm.weight, 1.0f);
-    }
-  }
-
-  void fill(const std::string& name, float value) {
-    for (float& one : values_.at(name)) one = value;
-  }
-  void set(const std::string& name, std::size_t at, float value) {
-    values_.at(name).at(at) = value;
-  }
-
-  ModelFiles files() const {
-    std::vector<PackedTensor> tensors;
-    for (const TensorPlan& plan : plans_) {
-      const auto bytes = std::as_bytes(std::span(values_.at(plan.name)));
-      tensors.push_back({plan, {bytes.begin(), bytes.end()}});
-    }
-    ModelFiles files;
-    files.config = config_;
-    files.source = std::make_shared<PackedSource>(std::move(tensors));
-    return files;
-  }
-
- private:
-  void add(const std::string& name, const Shape& shape) {
-    plans_.push_back(plan_tensor(name, DType::kF32, shape));
-    std::normal_distribution<float> normal(0.0f, 0.1f);
-    std::vector<float>& values = values_[name];
-    for (std::int64_t i = 0; i < shape.elements(); ++i) values.push_back(normal(random_));
-  }
-
-  Json config_;
-  std::mt19937 random_{7};
-  std::vector<TensorPlan> plans_;
-  std::map<std::string, std::vector<float>> values_;
-};
+constexpr int kVocab = OddModel::kVocab;
 
 class OddModels : public testing::Test {
  protected:
@@ -162,10 +96,33 @@ TEST_F(OddModels, OutputsArePaddedAndOtherInputsStayPlain) {
   EXPECT_EQ(report.linears.size(), 2u * 5u + 1u);
 }
 
-TEST_F(OddModels, GptqCannotPadAndSaysWhatCan) {
-  const ModelFiles files = OddModel(Json::object({{"intermediate_size", 80}})).files();
-  const std::string error = error_of([&] { convert_to_gptq(files); }, ErrorCode::kUnsupported);
-  EXPECT_NE(error.find("--format exl2"), std::string::npos) << error;
+// GPTQ pads nothing. Other readers are told what stays plain.
+TEST_F(OddModels, GptqLeavesOutputsThatItCannotHold) {
+  const ModelFiles files =
+      OddModel(Json::object({{"intermediate_size", 80}, {"num_hidden_layers", 1}})).files();
+  convert_to_gptq(files);
+  EXPECT_LT(error_of_result(files), 1e-3);
+  EXPECT_EQ(format_of("model.layers.0.self_attn.o_proj"), "gptq");
+  EXPECT_EQ(format_of("model.layers.0.mlp.up_proj"), "fp16");
+  const Json wanted = {{"-:^model\\.layers\\.0\\.mlp\\.gate_proj$", Json::object()},
+                       {"-:^model\\.layers\\.0\\.mlp\\.up_proj$", Json::object()},
+                       {"-:^model\\.layers\\.0\\.mlp\\.down_proj$", Json::object()}};
+  EXPECT_EQ(open_model_folder(out_).config.at("quantization_config").at("dynamic"), wanted);
+}
+
+TEST_F(OddModels, ExpertsOfOddSizesConvert) {
+  const ModelFiles files = OddModel({{"architectures", {"MixtralForCausalLM"}},
+                                     {"model_type", "mixtral"},
+                                     {"num_local_experts", 4},
+                                     {"num_experts_per_tok", 2},
+                                     {"intermediate_size", 80}})
+                               .files();
+  EXPECT_EQ(convert(files, 8.5).linears.size(), 2u * (4u + 4u * 2u) + 1u);
+  EXPECT_LT(error_of_result(files), 1e-3);
+  EXPECT_EQ(format_of("model.layers.1.block_sparse_moe.experts.3.w3"), "exl2");
+  EXPECT_EQ(format_of("model.layers.1.block_sparse_moe.experts.3.w2"), "fp16");
+  EXPECT_EQ(convert_to_gptq(files).linears.size(), 2u * 4u);
+  EXPECT_LT(error_of_result(files), 1e-3);
 }
 
 TEST_F(OddModels, AHiddenSizeThatNothingCanHoldIsRefused) {

@@ -132,7 +132,7 @@ TEST(ReferenceMeasurement, RefusesDamageAndOtherModels) {
   };
   const std::pair<Json, std::string> cases[] = {
       {make_document(2), "has no m1.a"},
-      {changed("/measurement/m0", Json::object()), "side by side"},
+      {changed("/measurement/m0", Json::object()), "no options"},
       {changed("/measurement/m0", Json::array()), "no options"},
       {changed("/measurement/m0/1/accuracy", 1.5), "accuracy"},
       {changed("/measurement/m0/1/accuracy", "good"), "is not a measurement"},
