@@ -73,6 +73,17 @@ void check_output_file(const char* flag, const fs::path& file) {
   if (!fs::is_directory(folder)) fail_usage("{}: there is no folder {}", flag, folder.string());
 }
 
+// Nothing: whatever helps.
+std::optional<FoldSet> folds_of(const ConvertOptions& options) {
+  if (options.fold.empty() || options.fold == "auto") return std::nullopt;
+  const std::optional<FoldSet> folds = folds_named(options.fold);
+  if (!folds) {
+    fail_usage("--fold: '{}' should be auto, none, residual, values or residual,values",
+               options.fold);
+  }
+  return folds;
+}
+
 void check_options(const ConvertOptions& options) {
   if (options.in.empty()) fail_usage("-i DIR is missing: the model folder to convert");
   if (options.work.empty()) fail_usage("-o DIR is missing: the working folder of the job");
@@ -94,6 +105,7 @@ void check_options(const ConvertOptions& options) {
   if (options.measure_rows.value_or(1) < 1) {
     fail_usage("-mr: {} should be 1 or more", *options.measure_rows);
   }
+  (void)folds_of(options);
   if (!options.report.empty()) check_output_file("--report", options.report);
   if (only_measures) check_output_file("-om", options.output_measurement);
 }
@@ -163,6 +175,8 @@ class ConvertRun {
       check_limit(converter_.linears(), *limit);
     }
     plan_conversion(options_, converter_, args_.job.calibration, planned(rates, limit));
+    const std::string folds = to_text(converter_.folds());
+    if (!folds.empty()) log_info("{}", folds);
     converter_.measure();
     if (only_measures) return write_measurement();
     if (limit) {
@@ -298,7 +312,8 @@ void convert(ConvertOptions& options) {
       .job = job,
       .measurement = options.measurement,
       .head_bits = static_cast<int>(options.head_bits.value_or(kDefaultHeadBits)),
-      .measure_rows = std::min(options.measure_rows.value_or(kDefaultMeasureRows), options.rows)};
+      .measure_rows = std::min(options.measure_rows.value_or(kDefaultMeasureRows), options.rows),
+      .folds = folds_of(options)};
   ConvertRun(options, model, args).run(rates);
 }
 

@@ -38,6 +38,7 @@ struct ConvertOptions {
   double damping = 0.01;
   std::int64_t sweeps = 2;
   double correction = 1.0;
+  std::string fold;
   std::int64_t shard_mib = 8192;
   std::string backend = "auto";
   std::int64_t threads = 0;
@@ -77,6 +78,11 @@ struct ConvertOptions {
     v(damping, {"--damping", "X", "added to Hessians, relative to their mean diagonal"});
     v(sweeps, {"--sweeps", "N", "passes that improve codes and scales after rounding"});
     v(correction, {"--correction", "X", "how much of earlier errors is corrected, 0 to 1"});
+    v(fold,
+      {"--fold", "LIST",
+       "rotate weights so that rounding loses less: auto tries what the model allows; none; or "
+       "residual, values, both with a comma",
+       "auto"});
     v.group("GPTQ, where -b is 2, 3, 4 or 8 and the head stays as it is");
     v(group_size, {"--group_size", "N", "inputs that share a scale: 32, 64, 128 …; -1: all"});
     v(asym, {"--asym", "", "zero points are free, not in the middle"});

@@ -34,6 +34,9 @@ void check_gptq_options(const ConvertOptions& options) {
   const bool for_rates = !options.measurement.empty() || !options.output_measurement.empty() ||
                          options.target_size.bytes > 0 || options.vram.bytes > 0;
   if (for_rates) fail_usage("-m, -om, --target-size and --vram go with EXL2 only");
+  if (!options.fold.empty() && options.fold != "none") {
+    fail_usage("--fold goes with EXL2 only; GPTQ models are made without folds, so leave it out");
+  }
   if (options.head_bits || options.measure_rows) {
     fail_usage(
         "-hb and -mr go with EXL2 only; GPTQ leaves the head as it is and measures nothing, so "

@@ -15,7 +15,7 @@ struct LinearSite {
   std::string key;  // the module's name in the result, without ".weight"
   std::int32_t id = -1;
   const PackedMatrix* packed = nullptr;
-  TensorView weight = {};  // [out, in] in any float type
+  TensorView weight = {};  // [out, in] in any float type, folded
   TensorView bias = {};    // of any float type, or empty
   DenseMatrix held = {};   // keeps these two where they are no views into the file
   std::int64_t in() const { return weight.columns(); }

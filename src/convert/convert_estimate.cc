@@ -105,6 +105,8 @@ std::uint64_t memory_of(const EstimateArgs& args, const Sizes& sizes) {
     const LoadRange range = LoadRange::block(static_cast<std::int32_t>(i));
     block = std::max<std::uint64_t>(block, args.loader.load_plan().totals(range).packed);
   }
+  // One copy as F32 to round, and one to compute with, of weights of two bytes or more.
+  if (args.may_fold) block *= 5;
   const std::uint64_t ends = args.loader.load_plan().totals(kEnds).packed;
   const std::uint64_t rounding = 4 * (kMatrices * sizes.matrix + 4 * sizes.side * sizes.side);
   const std::uint64_t linears = args.linears.size() - 1;

@@ -190,6 +190,7 @@ Json to_json(const ConvertReport& report) {
           {"bytes", report.bytes},
           {"fitted_tokens", report.fitted_tokens},
           {"held_out", std::move(quality)},
+          {"folds", to_json(report.folds)},
           {"weakened_corrections", weakened_corrections(report)},
           {"warning", perplexity_warning(report)},
           {"blocks", std::move(blocks)},
@@ -206,7 +207,9 @@ std::string to_text(const ConvertReport& report, const std::string& folder) {
                     report.predicted_kl, report.bound);
   }
   if (!report.device.empty()) text += fmt::format("; computed on {}", report.device);
-  return text + "\n" + calibration_text(report);
+  text += "\n" + calibration_text(report);
+  const std::string folds = to_text(report.folds);
+  return folds.empty() ? text : text + folds + "\n";
 }
 
 }  // namespace bl

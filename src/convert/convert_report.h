@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "convert/calibration.h"
+#include "convert/fold_trial.h"
 #include "convert/job_folder.h"
 #include "convert/output_quality.h"
 
@@ -27,6 +28,7 @@ struct ConvertReport {
   std::int64_t held_out_tokens = 0;
   bool self_made = false;  // whether the model itself has written the calibration
   OutputQuality quality;
+  FoldChoice folds = {};
 };
 
 struct ReportSource {

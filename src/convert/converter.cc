@@ -16,10 +16,11 @@ namespace {
 
 // Everything that the measurement depends on.
 Json describe(const ConvertArgs& args) {
-  return {{"version", 3},
+  return {{"version", 4},
           {"model", args.job.source},
           {"calibration", hash_of(args.job.calibration).hex()},
           {"measure_rows", args.measure_rows},
+          {"folds", args.folds ? name_of(*args.folds) : "auto"},
           {"damping", args.job.quantize.damping}};
 }
 
@@ -30,6 +31,18 @@ Json describe_rate(const ConvertArgs& args, const std::string& measurement, doub
           {"head_bits", args.head_bits},
           {"sweeps", args.job.quantize.sweeps},
           {"correction", args.job.quantize.correction}};
+}
+
+// `what` asks for these folds.
+void check_folds(const ModelLoader& loader, const FoldSet& kinds, const std::string& what) {
+  for (const FoldKind kind : kinds) {
+    const std::string refusal = fold_refusal(loader, kind);
+    if (refusal.empty()) continue;
+    fail(ErrorCode::kInvalidArgument,
+         "{}: this model cannot have the fold \"{}\", because {}; --fold auto tries those that it "
+         "can have",
+         what, name_of(kind), refusal);
+  }
 }
 
 std::int64_t slots_of(const GroupList& groups) {
@@ -57,6 +70,7 @@ Converter::Converter(const ConvertArgs& args)
   for (const std::int32_t layer : loader_.spec().order) add(LoadRange::block(layer), {});
   add(kEnds, head_groups(args.head_bits, loader_.spec().hidden));
   warn_of_plain_linears(loader_);
+  check_folds(loader_, args.folds.value_or(FoldSet{}), "--fold");
   if (!args.measurement.empty()) read_measurement();
   job_.emplace(args.job.work, describe(args), args.job.restart);
   plan_device(args.job.backend, device_sizes());
@@ -80,7 +94,56 @@ void Converter::read_measurement() {
     reference_ = reference_measurement_from_json(json, linears_, what);
   } else {
     measurement_ = measurement_from_json(json, what);
+    if (args_.folds && *args_.folds != measurement_->folds) {
+      fail(
+          ErrorCode::kInvalidArgument,
+          "{} is of the model with the folds \"{}\", and --fold asks for \"{}\"; leave --fold out, "
+          "or measure again",
+          what, name_of(measurement_->folds), name_of(*args_.folds));
+    }
   }
+}
+
+// All sets of folds that the model can have, but for none.
+std::vector<FoldSet> Converter::possible_folds() const {
+  std::vector<FoldSet> sets{{}};
+  for (const FoldKind kind : kFoldKinds) {
+    if (!fold_refusal(loader_, kind).empty()) continue;
+    for (std::size_t i = sets.size(); i > 0; --i) {
+      sets.push_back(sets[i - 1]);
+      sets.back().insert(kind);
+    }
+  }
+  sets.erase(sets.begin());
+  return sets;
+}
+
+FoldChoice Converter::choose_folds() {
+  if (args_.folds) return {*args_.folds};
+  if (measurement_) return {measurement_->folds};
+  const std::vector<FoldSet> sets = possible_folds();
+  if (reference_ || sets.empty()) return {};
+  return try_folds({.job = args_.job,
+                    .loader = loader_,
+                    .rows = (args_.measure_rows + 1) / 2,
+                    .sets = sets,
+                    .progress = [&](std::int64_t done, std::int64_t total) {
+                      if (args_.job.progress) args_.job.progress("fold", done, total);
+                    }});
+}
+
+const FoldChoice& Converter::folds() {
+  if (folds_) return *folds_;
+  folds_ = job_->folds();
+  if (!folds_) {
+    folds_ = choose_folds();
+    job_->save(*folds_);
+  }
+  check_folds(loader_, folds_->kept, job_->path().string());
+  if (!folds_->kept.empty()) {
+    loader_.fold(make_folds(args_.job.files, loader_, folds_->kept));
+  }
+  return *folds_;
 }
 
 RateRange Converter::rates() const {
@@ -104,6 +167,7 @@ ConvertEstimate Converter::estimate() const {
                               .linears = linears_,
                               .tokens = calibration.tokens() + calibration.held_out_tokens(),
                               .measured_tokens = measured,
+                              .may_fold = !args_.folds || !args_.folds->empty(),
                               .sweeps = args_.job.quantize.sweeps});
 }
 
@@ -113,6 +177,7 @@ void Converter::check_values() {
 }
 
 void Converter::measure() {
+  const FoldSet& kept = folds().kept;
   if (is_measured()) return;
   check_values();
   measurement_ = measure_model({.loader = loader_,
@@ -124,13 +189,15 @@ void Converter::measure() {
                                   if (args_.job.progress)
                                     args_.job.progress("measure", done, total);
                                 }});
+  measurement_->folds = kept;
   job_->save(measurement_json());
 }
 
 Json Converter::measurement_json() const {
   BL_CHECK(measurement_);
   Json json = to_json(*measurement_);
-  json.update(reference_measurement_json(*measurement_, loader_));
+  // The reference's converter would take errors of folded weights for those of the original.
+  if (measurement_->folds.empty()) json.update(reference_measurement_json(*measurement_, loader_));
   return json;
 }
 
@@ -166,6 +233,7 @@ const RateFolder& Converter::folder_of(double bits) {
 }
 
 void Converter::quantize(double bits) {
+  folds();
   const RateFolder& rate = folder_of(bits);
   const std::size_t parts = blocks() + 1;
   if (rate.is_finished()) return;
@@ -204,6 +272,7 @@ ConvertReport Converter::report(double bits, std::uint64_t bytes) {
   report.bits_per_weight = allocation.bits_per_weight;
   report.predicted_kl = allocation.predicted_kl;
   report.bound = allocation.bound;
+  report.folds = folds();
   std::map<std::string, double> predicted;
   for (const PlannedLinear& linear : allocation.linears) {
     predicted[linear.key] = linear.predicted_kl;
@@ -215,21 +284,24 @@ ConvertReport Converter::report(double bits, std::uint64_t bytes) {
 ConvertReport Converter::write(double bits, const std::filesystem::path& folder,
                                std::uint64_t shard_bytes) {
   const auto& rows = args_.job.calibration.rows;
-  const std::uint64_t bytes =
-      write_exl2({.files = args_.job.files,
-                  .loader = loader_,
-                  .rate = folder_of(bits),
-                  .parts = blocks() + 1,
-                  .folder = folder,
-                  .shard_bytes = shard_bytes,
-                  .quantization_config = {{"quant_method", "exl2"},
-                                          {"version", "bitloom"},
-                                          {"bits", bits},
-                                          {"head_bits", args_.head_bits},
-                                          {"calibration",
-                                           {{"rows", rows.size()},
-                                            {"length", rows.front().size()},
-                                            {"dataset", args_.job.calibration.dataset}}}}});
+  Json calibration = {{"rows", rows.size()},
+                      {"length", rows.front().size()},
+                      {"dataset", args_.job.calibration.dataset}};
+  Json config = {{"quant_method", "exl2"},
+                 {"version", "bitloom"},
+                 {"bits", bits},
+                 {"head_bits", args_.head_bits},
+                 {"calibration", std::move(calibration)}};
+  const FoldSet& kept = folds().kept;
+  if (!kept.empty()) config["folds"] = name_of(kept);
+  const std::uint64_t bytes = write_exl2({.files = args_.job.files,
+                                          .loader = loader_,
+                                          .rate = folder_of(bits),
+                                          .parts = blocks() + 1,
+                                          .folder = folder,
+                                          .shard_bytes = shard_bytes,
+                                          .quantization_config = std::move(config),
+                                          .untied = kept.contains(FoldKind::kResidual)});
   return report(bits, bytes);
 }
 

@@ -25,6 +25,9 @@ struct ConvertArgs {
   std::filesystem::path measurement = {};
   int head_bits = 6;
   std::int64_t measure_rows = 0;  // of the calibration
+  // Without a set, folds are those of the measurement that is given, or those that a trial finds to
+  // help.
+  std::optional<FoldSet> folds = FoldSet{};
 };
 
 // Runs conversions of one model, or the rest of them. What is finished is in the job's folder. The
@@ -45,7 +48,9 @@ class Converter {
   RateRange rates() const;
   bool is_measured();
 
+  // Chooses the folds, and measures the model that has them.
   void measure();
+  const FoldChoice& folds();
   // What was measured, for a file that `measurement` of other conversions may name; the reference
   // reads it, too, where it knows the architecture. Not where a measurement of the reference
   // serves.
@@ -65,6 +70,8 @@ class Converter {
   DeviceSizes device_sizes() const;
   const RateFolder& folder_of(double bits);
   void read_measurement();
+  std::vector<FoldSet> possible_folds() const;
+  FoldChoice choose_folds();
   void check_values();
 
   const ConvertArgs& args_;
@@ -74,6 +81,7 @@ class Converter {
   std::optional<JobFolder> job_;
   std::optional<ErrorMeasurement> measurement_;
   std::optional<ReferenceMeasurement> reference_;
+  std::optional<FoldChoice> folds_;
   std::string measurement_id_ = "own";  // or the hash of the file that was given
   bool checked_ = false;                // check_values()
   std::map<double, BitPlan> plans_;

@@ -12,6 +12,7 @@ struct Exl2OutputArgs {
   std::filesystem::path folder;  // existing; receives weights and config.json
   std::uint64_t shard_bytes = 0;
   Json quantization_config;
+  bool untied = false;  // whether embedding and head are no longer the same, if they were
 };
 
 // Writes the finished parts of a rate, and all other tensors of the model as binary16, as an EXL2

@@ -17,7 +17,7 @@ bool is_part(const fs::path& path) {
 
 // Removes the files of a job, and nothing else that may be there.
 void remove_job(const fs::path& folder) {
-  for (const char* name : {"job.json", "measurement.json", "results.json"}) {
+  for (const char* name : {"job.json", "folds.json", "measurement.json", "results.json"}) {
     fs::remove(folder / name);
   }
   const std::vector<fs::path> entries{fs::directory_iterator(folder), fs::directory_iterator()};
@@ -85,6 +85,16 @@ std::optional<ErrorMeasurement> JobFolder::measurement() const {
 
 void JobFolder::save(const Json& measurement) const {
   write_file_atomically(folder_ / "measurement.json", json_text(measurement) + "\n");
+}
+
+std::optional<FoldChoice> JobFolder::folds() const {
+  const fs::path path = folder_ / "folds.json";
+  if (!fs::exists(path)) return std::nullopt;
+  return fold_choice_from_json(read_json_file(path), path.string());
+}
+
+void JobFolder::save(const FoldChoice& choice) const {
+  write_file_atomically(folder_ / "folds.json", json_text(to_json(choice), 2) + "\n");
 }
 
 std::string rate_name(double bits) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "convert/fold_trial.h"
 #include "convert/measurement.h"
 #include "convert/output_quality.h"
 #include "format/safetensors_file.h"
@@ -34,6 +35,7 @@ void check_job_folder(const std::filesystem::path& folder);
 //
 //   job.json          what is converted and how it is measured; other content is refused
 //   calibration.json  rows of calibration that the caller has generated for it
+//   folds.json        when the folds are chosen
 //   measurement.json  when measuring is over; serves every rate
 //   results.json      the model folders that were written, and their rates
 //   4.0bpw/           one folder for each rate, see RateFolder
@@ -47,6 +49,8 @@ class JobFolder {
   std::optional<ErrorMeasurement> measurement() const;
   // `measurement`: what to_json() makes of one, and further keys for other readers.
   void save(const Json& measurement) const;
+  std::optional<FoldChoice> folds() const;
+  void save(const FoldChoice& choice) const;
   const std::filesystem::path& path() const { return folder_; }
 
  private:

@@ -64,6 +64,7 @@ DenseMatrix plain_matrix(const MatrixWork& work) {
   } else if (matrix.transposed) {
     matrix = gather_outputs(matrix, row_range(0, matrix.out()));
   }
+  if (work.fold) matrix = folded(matrix, *work.fold);
   return work.normalized ? normalized_outputs(matrix) : matrix;
 }
 
@@ -73,6 +74,7 @@ namespace {
 HostArray padded_biases(const MatrixWork& work) {
   const auto& matrix = std::get<DenseMatrix>(work.matrix);
   HostArray biases = work.rows.empty() ? matrix.bias : gather_biases(matrix, work.rows);
+  if (work.fold) biases = folded_bias(biases, work.fold->outputs);
   const std::int64_t out = biases.view.shape[0];
   const std::int64_t padded = (out + 31) / 32 * 32;
   if (padded == out) return biases;
@@ -88,7 +90,9 @@ HostArray padded_biases(const MatrixWork& work) {
 
 RemainingTensors::RemainingTensors(const ModelFiles& files, const ModelLoader& loader,
                                    const Keys& quantized, bool fused)
-    : files_(files.source), source_(*files_, CheckpointNames(*loader.spec().arch)) {
+    : files_(files.source),
+      source_(*files_, CheckpointNames(*loader.spec().arch)),
+      folded_(loader.load_plan()) {
   Keys replaced, read;
   for (const LoadTask& task : loader.load_plan().tasks) {
     const bool is_replaced = !task.key.empty() && quantized.contains(task.key);
@@ -124,7 +128,9 @@ std::vector<std::string> RemainingTensors::names() const {
 
 HostArray RemainingTensors::read(std::string_view name) const {
   const auto bias = biases_.find(name);
-  return bias != biases_.end() ? bias->second.values : source_.read(name);
+  if (bias != biases_.end()) return bias->second.values;
+  std::optional<HostArray> folded = folded_.find(source_, std::string(name));
+  return folded ? *std::move(folded) : source_.read(name);
 }
 
 void RemainingTensors::done_with(std::string_view name) const {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "convert/folded_tensors.h"
 #include "model/model_loader.h"
 #include "model/renamed_source.h"
 
@@ -30,14 +31,14 @@ bool is_fused_part(const LoadTask& task);
 // Warns of linears that stay plain because of their number of inputs, if there are any.
 void warn_of_plain_linears(const ModelLoader& loader);
 
-// The weights of a plain linear as [out, in], with its bias: views where the files hold them so,
-// otherwise copies.
+// The weights of a plain linear as [out, in], with its bias, as they are loaded: views where the
+// files hold them so, otherwise copies.
 DenseMatrix plain_matrix(const MatrixWork& work);
 
 // The tensors of a model with quantized linears that are in floats: all that the model reads but
 // the weights of these linears, and the biases of these, each under the key of its linear or, if
 // `fused`, of the module that holds it in the files. `loader` must separate linears
-// (LoadOptions::separate_linears); it need not outlive this.
+// (LoadOptions::separate_linears); it need not outlive this unless it folds.
 class RemainingTensors : public TensorSource {
  public:
   using Keys = std::set<std::string, std::less<>>;
@@ -57,6 +58,7 @@ class RemainingTensors : public TensorSource {
   };
   std::shared_ptr<const TensorSource> files_;
   RenamedSource source_;
+  FoldedTensors folded_;
   Keys kept_;  // names in `source_`
   std::map<std::string, Bias, std::less<>> biases_;
 };

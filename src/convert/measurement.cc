@@ -18,10 +18,12 @@ Json to_json(const ErrorMeasurement& measurement) {
                        {"sensitivity", linear.sensitivity},
                        {"curves", std::move(curves)}});
   }
-  return {{"format", "bitloom-measurement-1"},
-          {"tokens", measurement.tokens},
-          {"sensitivity_tokens", measurement.sensitivity_tokens},
-          {"linears", std::move(linears)}};
+  Json json = {{"format", "bitloom-measurement-1"},
+               {"tokens", measurement.tokens},
+               {"sensitivity_tokens", measurement.sensitivity_tokens},
+               {"linears", std::move(linears)}};
+  if (!measurement.folds.empty()) json["folds"] = name_of(measurement.folds);
+  return json;
 }
 
 ErrorMeasurement measurement_from_json(const Json& json, const std::string& what) {
@@ -32,6 +34,11 @@ ErrorMeasurement measurement_from_json(const Json& json, const std::string& what
     }
     result.tokens = json.at("tokens").get<std::int64_t>();
     result.sensitivity_tokens = json.at("sensitivity_tokens").get<std::int64_t>();
+    const auto folds = json.value("folds", name_of(FoldSet{}));
+    if (!folds_named(folds)) {
+      fail(ErrorCode::kInvalidFile, "{}: there is no fold \"{}\"", what, folds);
+    }
+    result.folds = *folds_named(folds);
     for (const Json& entry : json.at("linears")) {
       LinearMeasurement linear;
       linear.key = entry.at("key").get<std::string>();

@@ -101,6 +101,8 @@ std::string section_of(const ConvertReport& report) {
       "for, because more would have raised the error on these rows.</p>\n",
       report.fitted_tokens, report.quality.positions, report.held_out_rows,
       weakened_corrections(report), report.linears.size());
+  const std::string folds = to_text(report.folds);
+  if (!folds.empty()) text += "<p>" + escaped_markup(folds) + ".</p>\n";
   return text + plots_of(report) + linears_table(report) + "</section>\n";
 }
 

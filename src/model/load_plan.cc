@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/check.h"
+
 namespace bl {
 
 bool LoadRange::contains(const LoadTarget& target) const {
@@ -12,6 +14,29 @@ bool LoadRange::contains(const LoadTarget& target) const {
 MatrixWork& LoadPlan::matrix(std::int32_t linear) {
   const std::int32_t task = linears.at(static_cast<std::size_t>(linear));
   return std::get<MatrixWork>(tasks[static_cast<std::size_t>(task)].work);
+}
+
+const MatrixWork& LoadPlan::matrix(std::int32_t linear) const {
+  const std::int32_t task = linears.at(static_cast<std::size_t>(linear));
+  return std::get<MatrixWork>(tasks[static_cast<std::size_t>(task)].work);
+}
+
+void LoadPlan::fold(const ModelFolds& folds) {
+  for (const auto& [linear, fold] : folds.linears) matrix(linear).fold = fold;
+  const auto replace = [&](VectorWork& vector) {
+    const auto values = folds.vectors.find(vector.tensor);
+    if (values == folds.vectors.end()) return;
+    BL_CHECK(std::ssize(*values->second) == vector.shape.elements());
+    vector.values = values->second;
+  };
+  for (LoadTask& task : tasks) {
+    if (auto* norm = std::get_if<NormWork>(&task.work)) {
+      replace(norm->weight);
+      replace(norm->bias);
+    } else if (auto* table = std::get_if<TableWork>(&task.work)) {
+      table->fold = folds.tables;
+    }
+  }
 }
 
 std::vector<std::int32_t> LoadPlan::ids(const LoadRange& range) const {

@@ -15,6 +15,7 @@
 #include "format/shard.h"
 #include "format/weight_matrix.h"
 #include "model/adapter_sites.h"
+#include "model/model_folds.h"
 #include "nn/norm.h"
 #include "ops/backend.h"
 
@@ -89,6 +90,7 @@ struct MatrixWork {
   std::vector<std::int32_t> columns = {};  // PackOptions::columns
   MatrixCut cut = {};                      // applies after `rows`
   bool normalized = false;                 // each output row of a plain matrix has length 1
+  std::shared_ptr<const MatrixFold> fold = {};  // of a plain matrix, after `rows`
   bool quantized = false;
   bool reads_alone = false;  // no other task reads its tensors
 };
@@ -96,6 +98,7 @@ struct MatrixWork {
 struct VectorWork {
   std::string tensor;
   Shape shape;
+  std::shared_ptr<const std::vector<float>> values = {};  // in place of the tensor's
 };
 struct NormWork {
   NormSpec spec;
@@ -110,6 +113,7 @@ struct ValuesWork {
 struct TableWork {
   std::string tensor;
   bool on_host = false;  // in host memory that the backend's ops reach (--embed-host)
+  std::shared_ptr<const ChannelFold> fold = {};  // changes its columns
 };
 // A number, read while planning.
 struct ScalarWork {
@@ -163,6 +167,9 @@ struct LoadPlan {
   std::set<std::string, std::less<>> tensors;  // all that some task reads
 
   MatrixWork& matrix(std::int32_t linear);
+  const MatrixWork& matrix(std::int32_t linear) const;
+  // Lets tasks load plain linears, norms and tables folded.
+  void fold(const ModelFolds& folds);
   std::vector<std::int32_t> ids(const LoadRange& range = {}) const;
   LoadTotals totals(const LoadRange& range = {}) const;
 };

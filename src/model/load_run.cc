@@ -37,9 +37,10 @@ void copy_by_threads(std::byte* to, const std::byte* from, std::size_t bytes) {
 // The matrix to pack, where it is not the stored one.
 std::optional<WeightMatrix> changed(const MatrixWork& work) {
   const bool is_cut = work.cut.rule != ShardRule::kReplicate;
-  if (work.rows.empty() && !work.normalized && !is_cut) return std::nullopt;
+  if (work.rows.empty() && !work.normalized && !work.fold && !is_cut) return std::nullopt;
   WeightMatrix matrix = work.matrix;
   if (!work.rows.empty()) matrix = gather_outputs(std::get<DenseMatrix>(matrix), work.rows);
+  if (work.fold) matrix = folded(std::get<DenseMatrix>(matrix), *work.fold);
   if (is_cut) matrix = cut_matrix(matrix, work.cut);
   if (work.normalized) matrix = normalized_outputs(std::get<DenseMatrix>(matrix));
   return matrix;
@@ -110,7 +111,7 @@ LoadRun::Packed LoadRun::pack(LoadTask& task, bool one_thread) const {
   }
   if (args_.release) work.matrix = DenseMatrix{};
   // A plain matrix may stay where it is, in the mapped file; codes were repacked.
-  const bool copied = work.quantized || !work.rows.empty() || work.normalized;
+  const bool copied = work.quantized || !work.rows.empty() || work.normalized || work.fold;
   if (work.reads_alone && (copied || !args_.backend.reads_host_memory())) {
     for (const std::string& tensor : task.tensors) args_.source.done_with(tensor);
   }
@@ -157,18 +158,25 @@ void LoadRun::run_one(const LoadTask& task) {
 
 Tensor LoadRun::vector(const VectorWork& work) const {
   if (work.tensor.empty()) return {};
-  const std::vector<float> values = to_floats(args_.source.read(work.tensor).view);
+  const std::vector<float> values =
+      work.values ? *work.values : to_floats(args_.source.read(work.tensor).view);
   return device_tensor(args_.backend, std::span<const float>(values), work.shape);
 }
 
 HostArray LoadRun::table(const LoadTask& task, const TableWork& work) const {
   Backend& backend = args_.backend;
-  if (backend.reads_host_memory()) return args_.source.read(work.tensor);
+  const auto read = [&](const TensorSource& source) {
+    HostArray array = source.read(work.tensor);
+    return work.fold ? folded_table(work.tensor, array.view, *work.fold) : array;
+  };
+  if (backend.reads_host_memory()) return read(args_.source);
   // A backend that makes weights from seeds gets the table without its bytes.
-  const TensorSource& source =
-      backend.makes_seeded() ? static_cast<const TensorSource&>(seeded_source_) : args_.source;
-  const HostArray array = source.read(work.tensor);
-  const std::size_t bytes = task.stored;
+  const bool seeded = backend.makes_seeded() && !work.fold;
+  const HostArray array =
+      read(seeded ? static_cast<const TensorSource&>(seeded_source_) : args_.source);
+  const std::size_t bytes =
+      work.fold ? static_cast<std::size_t>(array.view.shape.elements()) * sizeof(Half)
+                : task.stored;
   auto copy = std::make_shared<Tensor>(table_memory(bytes, work.on_host), array.view.dtype,
                                        array.view.shape);
   if (array.seeded && work.on_host) {

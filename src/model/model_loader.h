@@ -47,6 +47,8 @@ class ModelLoader {
   const ModelSpec& spec() const { return spec_; }
   // Without the side layers.
   const LoadPlan& load_plan() const { return plan_; }
+  // Lets all that is loaded from here on have these folds. Linears that have one must be plain.
+  void fold(const ModelFolds& folds) { plan_.fold(folds); }
   const LoadTotals& weights() const { return totals_; }
   // The side layers; null: none.
   const DraftLoader* draft() const { return draft_.get(); }
