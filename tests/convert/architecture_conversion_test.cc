@@ -15,6 +15,7 @@
 #include "convert/gptq_converter.h"
 #include "convert/products.h"
 #include "convert/staged_path.h"
+#include "format/dequantize.h"
 #include "random_rows.h"
 #include "support/data.h"
 
@@ -57,6 +58,24 @@ class ArchitectureConversion : public testing::TestWithParam<std::string> {
     fs::create_directories(root_ / name);
     converter.quantize(bits);
     return converter.write(bits, root_ / name, std::uint64_t{1} << 30);
+  }
+
+  ModelFiles convert_to_gptq() {
+    const auto backend = open_backend("cpu", {.threads = 2});
+    const Calibration rows = random_rows(1, 48, kIds);
+    const GptqConvertArgs args{
+        .job = {.backend = *backend,
+                .files = files_,
+                .calibration = rows,
+                .work = root_ / "job",
+                .quantize = {.sweeps = 0},
+                .source = GetParam()},
+        .layout = {.bits = 8, .group_size = 32, .symmetric = false, .act_order = true}};
+    GptqConverter converter(args);
+    converter.quantize();
+    fs::create_directories(root_ / "gptq");
+    converter.write(root_ / "gptq", std::uint64_t{1} << 30);
+    return open_model_folder(root_ / "gptq");
   }
 
   // The deviation of the logits from the original ones at the median token, relative to these. Not
@@ -119,20 +138,7 @@ TEST_P(ArchitectureConversion, KeepsWhatTheModelSays) {
 // stack.
 TEST_P(ArchitectureConversion, WritesGptqThatReadersOfOthersKnow) {
   const auto backend = open_backend("cpu", {.threads = 2});
-  const Calibration rows = random_rows(1, 48, kIds);
-  const GptqConvertArgs args{
-      .job = {.backend = *backend,
-              .files = files_,
-              .calibration = rows,
-              .work = root_ / "job",
-              .quantize = {.sweeps = 0},
-              .source = GetParam()},
-      .layout = {.bits = 8, .group_size = 32, .symmetric = false, .act_order = true}};
-  GptqConverter converter(args);
-  converter.quantize();
-  fs::create_directories(root_ / "gptq");
-  converter.write(root_ / "gptq", std::uint64_t{1} << 30);
-  const ModelFiles result = open_model_folder(root_ / "gptq");
+  const ModelFiles result = convert_to_gptq();
   EXPECT_LT(deviation(result), 0.06);
   const ModelLoader loader(*backend, result, {});
   EXPECT_EQ(loader.unused_tensors(), std::vector<std::string>());
@@ -150,6 +156,54 @@ TEST_P(ArchitectureConversion, WritesGptqThatReadersOfOthersKnow) {
     EXPECT_TRUE(known || name.find(".experts.") != name.npos) << name;
   }
 }
+
+// Models whose files interleave queries, keys and values, quantized as one matrix.
+class SharesOfFusedGptq : public ArchitectureConversion {
+ protected:
+  // The values of a linear as it is loaded, [in, out].
+  static std::vector<std::uint16_t> values_of(const ModelLoader& loader, std::size_t task) {
+    const auto& work = std::get<MatrixWork>(loader.load_plan().tasks[task].work);
+    return dequantize_to_half(cut_matrix(work.matrix, work.cut));
+  }
+};
+
+TEST_P(SharesOfFusedGptq, HoldTogetherWhatTheModelHas) {
+  const auto backend = open_backend("ref", {});
+  const ModelFiles files = convert_to_gptq();
+  const ModelLoader whole(*backend, files, {});
+  std::vector<std::unique_ptr<ModelLoader>> shares;
+  for (int i = 0; i < 2; ++i) {
+    LoadOptions options;
+    options.share = {i, 2};
+    shares.push_back(std::make_unique<ModelLoader>(*backend, files, options));
+  }
+  int compared = 0;
+  for (std::size_t id = 0; id < whole.load_plan().tasks.size(); ++id) {
+    const Role role = whole.load_plan().tasks[id].target.role;
+    if (role != Role::kQ && role != Role::kK && role != Role::kV) continue;
+    const auto all = values_of(whole, id), left = values_of(*shares[0], id),
+               right = values_of(*shares[1], id);
+    ASSERT_EQ(left.size() + right.size(), all.size());
+    const auto& work = std::get<MatrixWork>(whole.load_plan().tasks[id].work);
+    const auto rows = static_cast<std::size_t>(work.in);
+    std::vector<std::uint16_t> joined;
+    for (std::size_t row = 0; row < rows; ++row) {
+      for (const auto* part : {&left, &right}) {
+        const auto width = static_cast<std::ptrdiff_t>(part->size() / rows);
+        const auto first = part->begin() + static_cast<std::ptrdiff_t>(row) * width;
+        joined.insert(joined.end(), first, first + width);
+      }
+    }
+    EXPECT_EQ(joined, all) << whole.load_plan().tasks[id].key;
+    ++compared;
+  }
+  EXPECT_GT(compared, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Model, SharesOfFusedGptq,
+                         testing::Values("archs-tiny/gpt-neox", "archs-tiny/bloom",
+                                         "archs-tiny/internlm2"),
+                         [](const auto& info) { return case_name(info.param); });
 
 // What a call of a pass read, in one line.
 using Inputs = std::map<int, std::vector<float>>;
