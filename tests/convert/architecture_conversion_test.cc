@@ -133,6 +133,34 @@ TEST_P(ArchitectureConversion, KeepsWhatTheModelSays) {
   }
 }
 
+// The modules of a layer that ExLlamaV2 0.3.2 looks for in EXL2 files.
+class ReferenceNames : public ArchitectureConversion {};
+
+TEST_P(ReferenceNames, AreThoseThatItLooksFor) {
+  const std::map<std::string, std::vector<const char*>> wanted{
+      {"hf-tiny/phi3", {"self_attn.v_proj", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"}},
+      {"hf-tiny/glm4", {"self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj"}},
+      {"hf-tiny/gpt2", {"self_attn.q_proj", "self_attn.o_proj", "mlp.c_fc", "mlp.c_proj"}},
+      {"hf-tiny/gpt-bigcode", {"self_attn.k_proj", "self_attn.o_proj", "mlp.c_fc"}},
+      {"hf-tiny/dbrx", {"self_attn.q_proj", "block_sparse_moe.experts.3.v1"}},
+      {"hf-tiny/qwen3-moe", {"self_attn.q_proj", "mlp.experts.3.down_proj"}},
+      {"archs-tiny/internlm2", {"self_attn.v_proj", "self_attn.o_proj", "feed_forward.w3"}}};
+  convert();
+  const ModelFiles result = open_model_folder(root_ / "fine");
+  for (const char* module : wanted.at(GetParam())) {
+    const std::string key = std::string("model.layers.1.") + module;
+    EXPECT_NE(result.source->find(key + ".q_weight"), nullptr) << key;
+  }
+  EXPECT_NE(result.source->find("lm_head.q_weight"), nullptr);
+  EXPECT_NE(result.source->find("model.embed_tokens.weight"), nullptr);
+}
+
+INSTANTIATE_TEST_SUITE_P(Names, ReferenceNames,
+                         testing::Values("hf-tiny/phi3", "hf-tiny/glm4", "hf-tiny/gpt2",
+                                         "hf-tiny/gpt-bigcode", "hf-tiny/dbrx", "hf-tiny/qwen3-moe",
+                                         "archs-tiny/internlm2"),
+                         [](const auto& info) { return case_name(info.param); });
+
 // GPTQ, with groups of channels in their order of importance, under the names of the source's
 // files: a module of the result is one of theirs, with all that they fuse, or an expert out of a
 // stack.
