@@ -10,6 +10,7 @@
 #include "convert/measure_model.h"
 #include "convert/output_quality.h"
 #include "convert/rounding.h"
+#include "model/dense_gather.h"
 
 namespace bl {
 namespace {
@@ -97,7 +98,7 @@ std::uint64_t bytes_of_block(const LoadPlan& plan, std::int32_t layer) {
     const auto* work = std::get_if<MatrixWork>(&task.work);
     if (work == nullptr || !range.contains(task.target)) continue;
     const auto* dense = std::get_if<DenseMatrix>(&work->matrix);
-    if (dense != nullptr && (dense->transposed || !work->rows.empty())) bytes += task.stored;
+    if (dense != nullptr && gathers_copy(*dense, work->rows)) bytes += task.stored;
   }
   return bytes;
 }
