@@ -98,11 +98,13 @@ void check_options(const ConvertOptions& options) {
   if (only_measures) check_output_file("-om", options.output_measurement);
 }
 
-Calibration calibrate(const ConvertOptions& options, const OpenedModel& model) {
+Calibration calibrate(const ConvertOptions& options, const OpenedModel& model,
+                      const Backend& backend) {
   if (options.calibration.empty()) {
     return calibrate_from_itself({.model = model,
                                   .source = identity_of(model),
                                   .archs = options.archs,
+                                  .device = std::string(backend.name()),
                                   .threads = options.threads,
                                   .rows = options.rows,
                                   .length = options.length,
@@ -272,10 +274,11 @@ void convert(ConvertOptions& options) {
   }
   const OpenedModel model = open_model(options.in, options.archs);
   if (!model.note.empty()) log_info("{}", model.note);
-  const Calibration calibration = calibrate(options, model);
-  print_calibration(options, calibration);
   const std::unique_ptr<Backend> backend =
-      open_backend("cpu", {.threads = static_cast<int>(options.threads)});
+      open_backend(options.backend, {.threads = static_cast<int>(options.threads)});
+  log_info("device: {} ({})", backend->name(), backend->description());
+  const Calibration calibration = calibrate(options, model, *backend);
+  print_calibration(options, calibration);
   PhaseProgress progress;
   const ConversionJob job{.backend = *backend,
                           .files = model.files,

@@ -39,6 +39,7 @@ struct ConvertOptions {
   std::int64_t sweeps = 2;
   double correction = 1.0;
   std::int64_t shard_mib = 8192;
+  std::string backend = "auto";
   std::int64_t threads = 0;
   std::string archs;
   std::string report;
@@ -92,6 +93,7 @@ struct ConvertOptions {
     v(length, {"-l,--length", "N", "tokens per row"});
     v(seed, {"--seed", "N", "chooses the rows, or what the model writes"});
     v.group("Machine");
+    v(backend, {"--backend", "NAME", "where to compute: auto, cpu, ref or cuda[:N]"});
     v(threads, {"--threads", "N", "CPU threads", "physical cores"});
     v(archs, {"--archs", "DIR", "folder of architecture files to use instead", "built in"});
   }

@@ -109,9 +109,11 @@ void plan_conversion(const ConvertOptions& options, Converter& converter,
   log_info("plan: {} tokens of calibration, {}; {}", calibration.tokens(),
            measured ? "already measured" : "measured once", names);
   log_info(
-      "plan: about {}{} for each rate if nothing of it is done; memory about {}, disk about {}",
+      "plan: about {}{} for each rate if nothing of it is done; memory about {}{}, disk about {}",
       measured ? "" : human_time(estimate.measure_seconds) + " to measure and ",
-      human_time(estimate.rate_seconds), text_of(estimate.memory), text_of(disk.total()));
+      human_time(estimate.rate_seconds), text_of(estimate.memory),
+      estimate.device_memory > 0 ? " and " + text_of(estimate.device_memory) + " of the card" : "",
+      text_of(disk.total()));
   warn_of_few_tokens(calibration, converter);
   disk.check();
   const std::uint64_t available = available_host_memory();

@@ -126,10 +126,11 @@ void keep(const SelfCalibration& asked, const GeneratedRows& generated) {
   write_file_atomically(kept_path(asked), json_text(kept) + "\n");
 }
 
-// The model that writes: a copy with 8 bits, which takes a third of the time less, unless memory is
-// so short that the copy and what a session makes of it would fill half of it.
+// The model that writes. On the CPU it is a copy with 8 bits, which takes a third of the time less,
+// unless memory is so short that the copy and what a session makes of it would fill half of it.
 std::shared_ptr<const OpenedModel> writing_model(const SelfCalibration& asked) {
   auto model = std::make_shared<OpenedModel>(asked.model);
+  if (asked.device != "cpu") return model;
   std::uint64_t weights = 0;
   for (const std::string& name : asked.model.files.source->names()) {
     const TensorInfo* info = asked.model.files.source->find(name);
@@ -146,11 +147,13 @@ std::shared_ptr<const OpenedModel> writing_model(const SelfCalibration& asked) {
 std::unique_ptr<ModelSession> load(const SelfCalibration& asked, std::int64_t length) {
   SessionOptions options;
   options.opened = writing_model(asked);
-  options.backend = "cpu";
+  options.backend = asked.device;
   options.threads = static_cast<int>(asked.threads);
   options.archs = asked.archs;
   options.longest = length;
-  options.deterministic = true;
+  // On a host, rows do not depend on how many are written at once, or on an interruption. A card
+  // would take many times as long for that.
+  options.deterministic = asked.device == "cpu";
   for (options.sequences = std::min(asked.rows, kMostSequences);; options.sequences /= 2) {
     try {
       return load_session(options);

@@ -92,7 +92,8 @@ Hash128 hash_of(const Calibration& calibration) {
   return hash.finish();
 }
 
-TwoPaths start_paths(ModelPart& ends, Backend& backend, const Calibration& calibration) {
+TwoPaths start_paths(ModelLoader& loader, Backend& backend, const Calibration& calibration) {
+  ModelPart ends = ModelPart::ends(loader, backend);
   Products products(backend);
   TwoPaths paths;
   paths.held_out = calibration.held_out.size();

@@ -43,6 +43,6 @@ void check_values(const ConversionJob& job, const ModelLoader& loader);
 Hash128 hash_of(const Calibration& calibration);
 
 // Both paths of all rows at the entry of the first block; each row is a chunk.
-TwoPaths start_paths(ModelPart& ends, Backend& backend, const Calibration& calibration);
+TwoPaths start_paths(ModelLoader& loader, Backend& backend, const Calibration& calibration);
 
 }  // namespace bl

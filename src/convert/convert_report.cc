@@ -182,7 +182,8 @@ Json to_json(const ConvertReport& report) {
   quality.erase("block_errors");
   quality["rows"] = report.held_out_rows;
   quality["tokens"] = report.held_out_tokens;
-  return {{"target_bits", report.target_bits},
+  return {{"device", report.device},
+          {"target_bits", report.target_bits},
           {"bits_per_weight", report.bits_per_weight},
           {"predicted_kl", report.predicted_kl},
           {"bound", report.bound},
@@ -204,6 +205,7 @@ std::string to_text(const ConvertReport& report, const std::string& folder) {
         fmt::format("; predicted KL divergence {:.4f} (no plan within these bits is below {:.4f})",
                     report.predicted_kl, report.bound);
   }
+  if (!report.device.empty()) text += fmt::format("; computed on {}", report.device);
   return text + "\n" + calibration_text(report);
 }
 

@@ -14,6 +14,7 @@ namespace bl {
 
 // What became of a model at one rate.
 struct ConvertReport {
+  std::string device;            // that computed it, such as "AVX2, 2 threads"
   double target_bits = 0.0;      // what was asked for; GPTQ: the width
   double bits_per_weight = 0.0;  // of the blocks
   // Not a number where nothing is predicted: for GPTQ, and with a measurement of the reference.

@@ -59,6 +59,14 @@ Converter::Converter(const ConvertArgs& args)
   warn_of_plain_linears(loader_);
   if (!args.measurement.empty()) read_measurement();
   job_.emplace(args.job.work, describe(args), args.job.restart);
+  plan_device(args.job.backend, device_sizes());
+}
+
+DeviceSizes Converter::device_sizes() const {
+  DeviceSizes sizes =
+      bl::device_sizes(args_.job, loader_, std::span(linears_).first(linears_.size() - 1));
+  sizes.head_out = linears_.back().out;
+  return sizes;
 }
 
 void Converter::read_measurement() {
@@ -92,6 +100,7 @@ ConvertEstimate Converter::estimate() const {
   }
   return estimate_conversion({.loader = loader_,
                               .backend = args_.job.backend,
+                              .device = device_sizes(),
                               .linears = linears_,
                               .tokens = calibration.tokens() + calibration.held_out_tokens(),
                               .measured_tokens = measured,
@@ -168,11 +177,11 @@ void Converter::quantize(double bits) {
     if (!args_.job.progress) return;
     args_.job.progress(phase, static_cast<std::int64_t>(done), static_cast<std::int64_t>(parts));
   };
-  ModelPart ends = ModelPart::ends(loader_, args_.job.backend);
-  TwoPaths paths = start_paths(ends, args_.job.backend, args_.job.calibration);
+  TwoPaths paths = start_paths(loader_, args_.job.backend, args_.job.calibration);
   std::vector<double> block_errors = quantize_blocks(
       {loader_, args_.job.backend, rounder, rate, args_.job.quantize, report}, paths);
   report(blocks());
+  ModelPart ends = ModelPart::ends(loader_, args_.job.backend);
   std::vector<QuantizedLinear> last;
   last.push_back(
       quantize_head(ends, args_.job.backend, paths, linears_.back().groups, args_.job.quantize));
@@ -190,6 +199,7 @@ ConvertReport Converter::report(double bits, std::uint64_t bytes) {
                                     .weights = weights_,
                                     .calibration = args_.job.calibration,
                                     .bytes = bytes});
+  report.device = args_.job.backend.description();
   report.target_bits = bits;
   report.bits_per_weight = allocation.bits_per_weight;
   report.predicted_kl = allocation.predicted_kl;

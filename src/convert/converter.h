@@ -12,6 +12,7 @@
 #include "convert/conversion_source.h"
 #include "convert/convert_estimate.h"
 #include "convert/convert_report.h"
+#include "convert/device_plan.h"
 #include "convert/planned_model.h"
 #include "convert/rate_choice.h"
 #include "convert/reference_measurement.h"
@@ -61,6 +62,7 @@ class Converter {
 
  private:
   std::size_t blocks() const { return loader_.spec().order.size(); }
+  DeviceSizes device_sizes() const;
   const RateFolder& folder_of(double bits);
   void read_measurement();
   void check_values();

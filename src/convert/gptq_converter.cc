@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "convert/device_plan.h"
 #include "convert/expert_pass.h"
 #include "convert/quantize_blocks.h"
 #include "convert/quantized_output.h"
@@ -98,6 +99,9 @@ GptqConverter::GptqConverter(const GptqConvertArgs& args)
   warn_of_plain_linears(loader_);
   job_.emplace(args.job.work, describe(args), args.job.restart);
   rate_.emplace(*job_, args.layout.bits, Json::object());
+  DeviceSizes sizes = device_sizes(args.job, loader_, linears_);
+  sizes.group_slots = args.layout.group_size;
+  plan_device(args.job.backend, sizes);
 }
 
 void GptqConverter::add(const LoadTask& linear) {
@@ -115,13 +119,13 @@ void GptqConverter::add(const LoadTask& linear) {
         linear.key, work.in, args_.layout.group_size);
   }
   weights_[linear.key] = work.in * work.out;
+  linears_.push_back({.key = linear.key, .in = work.in, .out = (work.out + 31) / 32 * 32});
 }
 
 void GptqConverter::quantize() {
   if (rate_->is_finished()) return;
   check_values(args_.job, loader_);
-  ModelPart ends = ModelPart::ends(loader_, args_.job.backend);
-  TwoPaths paths = start_paths(ends, args_.job.backend, args_.job.calibration);
+  TwoPaths paths = start_paths(loader_, args_.job.backend, args_.job.calibration);
   const GptqRounder rounder(args_.layout, args_.job.quantize.sweeps, plain_);
   const auto report = [&](std::size_t done) {
     if (!args_.job.progress) return;
@@ -131,6 +135,7 @@ void GptqConverter::quantize() {
   std::vector<double> block_errors = quantize_blocks(
       {loader_, args_.job.backend, rounder, *rate_, args_.job.quantize, report}, paths);
   warn_of_unreached(paths.unreached_experts);
+  ModelPart ends = ModelPart::ends(loader_, args_.job.backend);
   OutputQuality quality = compare_outputs(ends, args_.job.backend, paths, nullptr);
   quality.block_errors = std::move(block_errors);
   rate_->finish(quality);
@@ -155,6 +160,7 @@ ConvertReport GptqConverter::write(const std::filesystem::path& folder, std::uin
                                     .weights = weights_,
                                     .calibration = args_.job.calibration,
                                     .bytes = bytes});
+  report.device = args_.job.backend.description();
   report.target_bits = args_.layout.bits;
   return report;
 }

@@ -4,9 +4,11 @@
 
 #include <map>
 #include <set>
+#include <vector>
 
 #include "convert/conversion_source.h"
 #include "convert/convert_report.h"
+#include "convert/planned_model.h"
 
 namespace bl {
 
@@ -37,6 +39,7 @@ class GptqConverter {
   bool warned_ = false;                          // of a short group
   std::set<std::string> plain_;                  // keys of linears that the format cannot hold
   std::map<std::string, std::int64_t> weights_;  // of each linear
+  std::vector<PlannedMatrix> linears_;
 };
 
 }  // namespace bl

@@ -46,17 +46,17 @@ void add_scaled_curves(LinearMeasurement& linear, const std::vector<double>& err
 
 class MeasurePass {
  public:
-  explicit MeasurePass(const MeasureArgs& args)
-      : args_(args), products_(args.backend), ends_(ModelPart::ends(args.loader, args.backend)) {
+  explicit MeasurePass(const MeasureArgs& args) : args_(args), products_(args.backend) {
+    ModelPart ends = ModelPart::ends(args.loader, args.backend);
     const auto rows = static_cast<std::size_t>(args.rows);
     BL_CHECK(rows <= args.calibration.rows.size());
     for (std::size_t i = 0; i < rows; ++i) {
       chunks_.emplace_back(std::span(&args.calibration.rows[i], 1));
-      states_.push_back(products_.keep(ends_.embed(chunks_.back()).view()));
+      states_.push_back(products_.keep(ends.embed(chunks_.back()).view()));
       result_.tokens += chunks_.back().tokens();
     }
     trial_.emplace_back(trial_rows());
-    base_ = products_.keep(ends_.embed(trial_.front()).view());
+    base_ = products_.keep(ends.embed(trial_.front()).view());
     result_.sensitivity_tokens = trial_.front().tokens() / 2;
   }
 
@@ -229,9 +229,10 @@ class MeasurePass {
   }
 
   void find_sensitivities() {
+    ModelPart ends = ModelPart::ends(args_.loader, args_.backend);
     std::vector<OutputDistributions> base;
     const Chunk chunk = compared_tokens();
-    ends_.run_head(chunk, compared(base_).view(), {}, [&](std::int64_t, const TensorView& logits) {
+    ends.run_head(chunk, compared(base_).view(), {}, [&](std::int64_t, const TensorView& logits) {
       base.emplace_back(products_, logits);
     });
     const auto tokens = static_cast<double>(chunk.tokens());
@@ -239,11 +240,11 @@ class MeasurePass {
     for (std::size_t i = 0; i < variants_.size(); ++i) {
       double sum = 0.0;
       std::size_t piece = 0;
-      ends_.run_head(chunk, compared(variants_[i]).view(), {},
-                     [&](std::int64_t, const TensorView& logits) {
-                       const std::vector<double> rows = base[piece++].divergences(logits);
-                       sum = std::accumulate(rows.begin(), rows.end(), sum);
-                     });
+      ends.run_head(chunk, compared(variants_[i]).view(), {},
+                    [&](std::int64_t, const TensorView& logits) {
+                      const std::vector<double> rows = base[piece++].divergences(logits);
+                      sum = std::accumulate(rows.begin(), rows.end(), sum);
+                    });
       const double loss = trial_losses_[i];
       sensitivities.push_back(loss > 0.0 ? std::max(sum / tokens, 0.0) / loss : 0.0);
     }
@@ -254,7 +255,6 @@ class MeasurePass {
 
   const MeasureArgs& args_;
   Products products_;
-  ModelPart ends_;
   std::vector<Chunk> chunks_;
   std::vector<Tensor> states_;
   std::vector<Chunk> trial_;  // the one chunk that sensitivities are measured on

@@ -18,7 +18,9 @@ Doubles diagonal_of(Products& products, const TensorView& sum, std::int64_t toke
   TensorView entries = sum;  // [n, 1]
   entries.shape = {n, 1};
   entries.row_stride = sum.row_stride + 1;
-  const Tensor own = products.to_host(entries);
+  const Tensor gathered = products.zeros(n, 1);
+  products.ops().add_scaled(gathered.view(), entries, 1.0f);
+  const Tensor own = products.to_host(gathered.view());
   Doubles diagonal(static_cast<std::size_t>(n));
   for (std::int64_t i = 0; i < n; ++i) {
     const double value = own.view().as<const float>()[i] / static_cast<double>(tokens);

@@ -150,7 +150,7 @@ class BlockQuantizer {
     for (const LinearSite* linear : readers_) {
       Wanted wanted = wanted_weights(products_, *linear, hessian);
       const double kept = correct(*linear, hessian, inputs, wanted);
-      results.push_back(quantize(*linear, hessian, wanted));
+      results.push_back(quantize(*linear, hessian, std::move(wanted)));
       results.back().kept_correction = kept;
     }
   }
@@ -184,8 +184,8 @@ class BlockQuantizer {
     paths_.unreached_experts += for_each_expert(args, round);
   }
 
-  QuantizedLinear quantize(const LinearSite& linear, const OrderedHessian& hessian,
-                           const Wanted& wanted) {
+  QuantizedLinear quantize(const LinearSite& linear, const OrderedHessian& hessian, Wanted wanted) {
+    wanted.product = {};  // which is large, and not needed any more
     LinearRounder::Result rounded =
         rounder_.round(products_, linear.key, hessian, wanted.weights.view());
     substitutes_.add(linear, weight_matrix(linear.key, rounded.matrix));

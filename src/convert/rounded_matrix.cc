@@ -57,21 +57,45 @@ Exl2Tensors pack_exl2(const RoundedMatrix& matrix) {
   return tensors;
 }
 
+namespace {
+
+// The values of all codes at all 16 scales of a group: binary16 bits [16, 2^bits].
+std::vector<std::uint16_t> group_values(int bits, std::uint16_t scale_max) {
+  std::vector<std::uint16_t> values;
+  const float group_scale = exl2_group_scale(scale_max);
+  for (std::uint32_t scale_code = 0; scale_code < 16; ++scale_code) {
+    const float scale = exl2_column_scale(group_scale, scale_code);
+    for (int code = 0; code < 1 << bits; ++code) {
+      values.push_back(float_to_half(static_cast<float>(code - exl2_center(bits)) * scale));
+    }
+  }
+  return values;
+}
+
+}  // namespace
+
 std::vector<std::uint16_t> decoded_rows(const RoundedMatrix& matrix) {
-  std::vector<std::uint16_t> rows(static_cast<std::size_t>(matrix.in * matrix.out));
-  std::int64_t slot = 0;
+  constexpr std::int64_t kColumns = 32;  // whose rows stay in a cache from slot to slot
+  BL_CHECK(matrix.out % kColumns == 0);
+  std::vector<std::vector<std::uint16_t>> values;
   for (std::size_t g = 0; g < matrix.groups.size(); ++g) {
-    const SlotGroup& group = matrix.groups[g];
-    const float group_scale = exl2_group_scale(matrix.scale_max[g]);
-    for (std::int64_t end = slot + group.slots; slot < end; ++slot) {
-      const std::int64_t channel = matrix.perm[static_cast<std::size_t>(slot)];
-      for (std::int64_t c = 0; c < matrix.out; ++c) {
-        const float scale = exl2_column_scale(
-            group_scale, matrix.scale_codes[g * static_cast<std::size_t>(matrix.out) +
-                                            static_cast<std::size_t>(c)]);
-        const int code = matrix.codes[static_cast<std::size_t>(slot * matrix.out + c)];
-        rows[static_cast<std::size_t>(c * matrix.in + channel)] =
-            float_to_half(static_cast<float>(code - exl2_center(group.bits)) * scale);
+    values.push_back(group_values(matrix.groups[g].bits, matrix.scale_max[g]));
+  }
+  std::vector<std::uint16_t> rows(static_cast<std::size_t>(matrix.in * matrix.out));
+  for (std::int64_t first = 0; first < matrix.out; first += kColumns) {
+    std::uint16_t* const to = rows.data() + first * matrix.in;
+    std::int64_t slot = 0;
+    for (std::size_t g = 0; g < matrix.groups.size(); ++g) {
+      const int bits = matrix.groups[g].bits;
+      const std::uint8_t* scale_codes =
+          matrix.scale_codes.data() + static_cast<std::int64_t>(g) * matrix.out + first;
+      for (const std::int64_t end = slot + matrix.groups[g].slots; slot < end; ++slot) {
+        const std::uint8_t* codes = matrix.codes.data() + slot * matrix.out + first;
+        const std::int64_t channel = matrix.perm[static_cast<std::size_t>(slot)];
+        for (std::int64_t c = 0; c < kColumns; ++c) {
+          const int at = (scale_codes[c] << bits) + codes[c];
+          to[c * matrix.in + channel] = values[g][static_cast<std::size_t>(at)];
+        }
       }
     }
   }

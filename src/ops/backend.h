@@ -147,6 +147,20 @@ class Backend {
   // Upper bound of the scratch bytes that ops themselves take in a step.
   virtual std::size_t scratch_bytes(const ScratchShape& shape) const = 0;
 
+  // The sizes of a linear, and bytes that FittingOps takes for it beside its arguments: factor()
+  // with its result, and round(). `group`: the slots of the largest group.
+  struct FittingShape {
+    std::int64_t in = 0;
+    std::int64_t out = 0;
+    std::int64_t group = 0;
+    bool sweeps = false;
+  };
+  struct FittingBytes {
+    std::size_t factor = 0;
+    std::size_t round = 0;
+  };
+  virtual FittingBytes fitting_bytes(const FittingShape&) const { return {}; }
+
   // Call before the first attention of a step, and again before attention over other spans.
   // `sequences` must live as long as the plan, which is valid until the next call.
   virtual const AttentionPlan* plan_attention(ExecContext&, std::span<const SequenceSpan>) {

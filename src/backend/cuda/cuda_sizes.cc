@@ -1,5 +1,7 @@
 #include "backend/cuda/cuda_sizes.h"
 
+#include "backend/cuda/fitting/factor_size.h"
+#include "backend/cuda/fitting/slot_runs.h"
 #include "backend/cuda/layout/allocation.h"
 #include "backend/cuda/layout/packed_size.h"
 #include "backend/cuda/moe/expert_scratch.h"
@@ -29,6 +31,11 @@ std::size_t CudaSizes::expert_table_bytes(std::int64_t experts) const {
 
 std::size_t CudaSizes::scratch_bytes(const ScratchShape& shape) const {
   return cuda::op_scratch_bytes(shape, multiprocessors());
+}
+
+Backend::FittingBytes CudaSizes::fitting_bytes(const FittingShape& shape) const {
+  return {cuda::factor_bytes(shape.in),
+          cuda::rounding_bytes(shape.in, shape.out, shape.group, shape.sweeps)};
 }
 
 }  // namespace bl

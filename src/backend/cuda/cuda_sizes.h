@@ -15,6 +15,7 @@ class CudaSizes : public Backend {
   std::int64_t packed_inputs(const WeightMatrix& matrix) const final;
   std::size_t expert_table_bytes(std::int64_t experts) const final;
   std::size_t scratch_bytes(const ScratchShape& shape) const final;
+  FittingBytes fitting_bytes(const FittingShape& shape) const final;
   CacheType default_cache_type() const final { return CacheType::kF16; }
 
  private:

@@ -79,6 +79,11 @@ void CudaFitting::clear(const TensorView& to) {
 // With cudaMemcpyDefault, the driver sees from each address whether it is host or device memory.
 void CudaFitting::copy(const TensorView& to, const TensorView& from) {
   BL_CHECK(to.shape == from.shape && to.dtype == from.dtype);
+  if (pitch(to) == row_bytes(to) && pitch(from) == row_bytes(from)) {
+    const std::size_t bytes = row_bytes(to) * static_cast<std::size_t>(to.rows());
+    BL_CUDA_CHECK(cudaMemcpyAsync(to.data, from.data, bytes, cudaMemcpyDefault, device_.stream()));
+    return;
+  }
   BL_CUDA_CHECK(cudaMemcpy2DAsync(to.data, pitch(to), from.data, pitch(from), row_bytes(to),
                                   static_cast<std::size_t>(to.rows()), cudaMemcpyDefault,
                                   device_.stream()));

@@ -55,6 +55,9 @@ class MatrixRounding {
   static SlotFactors factors_of(const TensorView& view) {
     return {view.as<const float>(), view.row_stride};
   }
+  GroupWork work_of(std::size_t group, const TensorView& factors) const {
+    return {matrices(), factors_of(factors), grids_of(group)};
+  }
   GroupGrids grids_of(std::size_t group) const {
     const auto at = static_cast<std::int64_t>(group);
     return {args_.rules, column_codes_.get() + at * out_,
@@ -79,15 +82,20 @@ class MatrixRounding {
     device_.download(to.data(), from, to.size() * sizeof(T));
   }
 
-  // work[first, first + count) += multiplier · factors[those rows, slots of `from`] · from.
-  void add_to_rows(const TensorView& factors, std::int64_t first, std::int64_t count,
-                   const SlotRun& slots, const TensorView& from, float multiplier) {
-    if (count == 0) return;
-    add_product(device_,
-                {.out = rows(first, count),
-                 .a = slice_columns(slice_rows(factors, first, count), slots.first, slots.slots),
-                 .b = from,
-                 .multiplier = multiplier});
+  // Rows of the matrix, which are changed by a step of some slots.
+  struct RowRange {
+    std::int64_t first = 0;
+    std::int64_t count = 0;
+  };
+  // work[range] += multiplier · factors[range, slots] · step.
+  void add_to_rows(const RowRange& range, const TensorView& factors, const SlotRun& slots,
+                   const TensorView& step, float multiplier) {
+    if (range.count == 0) return;
+    const TensorView own = slice_rows(factors, range.first, range.count);
+    add_product(device_, {.out = rows(range.first, range.count),
+                          .a = slice_columns(own, slots.first, slots.slots),
+                          .b = step,
+                          .multiplier = multiplier});
   }
 
   // GPTQ.
@@ -102,11 +110,10 @@ class MatrixRounding {
       search_grids(device_, weights, grids_of(g), scratch);
       for (const SlotRun& run : group.runs) {
         const TensorView own = slice_rows(errors.view(), 0, run.slots);
-        round_slots(device_, matrices(), factors_of(args_.u_transposed), run, grids_of(g),
-                    own.as<float>());
+        round_slots(device_, work_of(g, args_.u_transposed), run, own.as<float>());
         row_dots(device_, own, own, nullptr, slot_sums_.get() + run.first);
         const std::int64_t next = run.first + run.slots;
-        add_to_rows(args_.u_transposed, next, in_ - next, run, own, -1.0f);
+        add_to_rows({next, in_ - next}, args_.u_transposed, run, own, -1.0f);
       }
     }
   }
@@ -152,26 +159,27 @@ class MatrixRounding {
   // Within the group, residuals follow every change; the rows outside of it get the sum of all.
   void sweep_group(std::size_t g, const float* row_sums) {
     const GroupRuns& group = groups_[g];
-    const SlotFactors h = factors_of(args_.h);
+    const GroupWork work = work_of(g, args_.h);
+    const RowRange inside{group.first, group.slots};
     const SlotRun all{group.first, static_cast<int>(group.slots)};
     const TensorView steps = slice_rows(steps_.view(), 0, group.slots);
     const TensorView products = slice_rows(products_.view(), 0, group.slots);
     const TensorView total = slice_rows(total_.view(), 0, group.slots);
-    read_steps(device_, matrices(), group, grids_of(g), steps.as<float>());
+    read_steps(device_, work, group, steps.as<float>());
     fill_zero(products);
     add_product(device_, {.out = products, .a = within(group), .b = steps});
-    refit_group(device_, matrices(), group, grids_of(g),
+    refit_group(device_, work, group,
                 {steps.as<const float>(), products.as<const float>(), row_sums}, total.as<float>());
-    add_to_rows(args_.h, group.first, group.slots, all, total, 1.0f);
+    add_to_rows(inside, args_.h, all, total, 1.0f);
     for (const SlotRun& run : group.runs) {
       const TensorView changes = slice_rows(changes_.view(), 0, run.slots);
-      change_codes(device_, matrices(), h, run, grids_of(g), changes.as<float>(),
+      change_codes(device_, work, run, changes.as<float>(),
                    total.row<float>(run.first - group.first));
-      add_to_rows(args_.h, group.first, group.slots, run, changes, 1.0f);
+      add_to_rows(inside, args_.h, run, changes, 1.0f);
     }
     const std::int64_t next = group.first + group.slots;
-    add_to_rows(args_.h, 0, group.first, all, total, 1.0f);
-    add_to_rows(args_.h, next, in_ - next, all, total, 1.0f);
+    add_to_rows({0, group.first}, args_.h, all, total, 1.0f);
+    add_to_rows({next, in_ - next}, args_.h, all, total, 1.0f);
   }
 
   // H between the slots of a group.
@@ -191,7 +199,7 @@ class MatrixRounding {
   std::shared_ptr<std::uint8_t> column_codes_;
   std::shared_ptr<std::uint16_t> scales_;
   std::shared_ptr<double> slot_sums_;  // [in]
-  // Of a sweep: q − zero of a group's codes, H times that, and by how much values have changed.
+  // A sweep has q − zero of a group's codes, H times that, and by how much values have changed.
   Tensor steps_, products_, total_;
   Tensor changes_;  // of a run
 };

@@ -138,22 +138,21 @@ unsigned ctas_of(const SlotMatrices& matrices) {
 
 }  // namespace
 
-void round_slots(FittingDevice& device, const SlotMatrices& matrices, const SlotFactors& u,
-                 const SlotRun& run, const GroupGrids& grids, float* errors) {
-  with_group(grids, [&](const auto& group) {
+void round_slots(FittingDevice& device, const GroupWork& work, const SlotRun& run, float* errors) {
+  with_group(work.grids, [&](const auto& group) {
     using Group = std::decay_t<decltype(group)>;
-    launch(shape_of(device.context(), ctas_of(matrices), kGridColumns), round_slots_kernel<Group>,
-           matrices, u, run, group, errors);
+    launch(shape_of(device.context(), ctas_of(work.matrices), kGridColumns),
+           round_slots_kernel<Group>, work.matrices, work.factors, run, group, errors);
   });
 }
 
-void read_steps(FittingDevice& device, const SlotMatrices& matrices, const GroupRuns& group,
-                const GroupGrids& grids, float* steps) {
-  const std::uint8_t* codes = matrices.codes + group.first * matrices.out;
-  with_group(grids, [&](const auto& own) {
+void read_steps(FittingDevice& device, const GroupWork& work, const GroupRuns& group,
+                float* steps) {
+  const std::int64_t out = work.matrices.out;
+  with_group(work.grids, [&](const auto& own) {
     using Group = std::decay_t<decltype(own)>;
-    for_each_element<1>(device.context(), group.slots, matrices.out,
-                        ReadSteps<Group>{codes, own, matrices.out, steps});
+    for_each_element<1>(device.context(), group.slots, out,
+                        ReadSteps<Group>{work.matrices.codes + group.first * out, own, out, steps});
   });
 }
 
@@ -164,27 +163,27 @@ void sum_group_rows(FittingDevice& device, const SlotFactors& h, const GroupRuns
          group.slots, sums);
 }
 
-void refit_group(FittingDevice& device, const SlotMatrices& matrices, const GroupRuns& group,
-                 const GroupGrids& grids, const RefitInputs& inputs, float* changes) {
-  SlotMatrices own = matrices;
-  own.work += group.first * matrices.out;
-  own.values += group.first * matrices.out;
-  own.codes += group.first * matrices.out;
+void refit_group(FittingDevice& device, const GroupWork& work, const GroupRuns& group,
+                 const RefitInputs& inputs, float* changes) {
+  SlotMatrices own = work.matrices;
+  own.work += group.first * own.out;
+  own.values += group.first * own.out;
+  own.codes += group.first * own.out;
   RefitInputs of_group = inputs;
   of_group.row_sums += group.first;
-  with_group(grids, [&](const auto& format) {
+  with_group(work.grids, [&](const auto& format) {
     using Group = std::decay_t<decltype(format)>;
-    launch(shape_of(device.context(), ctas_of(matrices), kGridColumns), refit_group_kernel<Group>,
-           own, group.slots, format, of_group, changes);
+    launch(shape_of(device.context(), ctas_of(own), kGridColumns), refit_group_kernel<Group>, own,
+           group.slots, format, of_group, changes);
   });
 }
 
-void change_codes(FittingDevice& device, const SlotMatrices& matrices, const SlotFactors& h,
-                  const SlotRun& run, const GroupGrids& grids, float* changes, float* total) {
-  with_group(grids, [&](const auto& group) {
+void change_codes(FittingDevice& device, const GroupWork& work, const SlotRun& run, float* changes,
+                  float* total) {
+  with_group(work.grids, [&](const auto& group) {
     using Group = std::decay_t<decltype(group)>;
-    launch(shape_of(device.context(), ctas_of(matrices), kGridColumns), change_codes_kernel<Group>,
-           matrices, h, run, group, changes, total);
+    launch(shape_of(device.context(), ctas_of(work.matrices), kGridColumns),
+           change_codes_kernel<Group>, work.matrices, work.factors, run, group, changes, total);
   });
 }
 

@@ -24,14 +24,19 @@ struct SlotFactors {
   std::int64_t stride = 0;
 };
 
+// What launches of one group work with.
+struct GroupWork {
+  SlotMatrices matrices;
+  SlotFactors factors;
+  GroupGrids grids;
+};
+
 // Rounds the slots of a run, which have their feedback from all earlier runs. errors [run, out]:
 // (wanted − value) / U[k][k].
-void round_slots(FittingDevice& device, const SlotMatrices& matrices, const SlotFactors& u,
-                 const SlotRun& run, const GroupGrids& grids, float* errors);
+void round_slots(FittingDevice& device, const GroupWork& work, const SlotRun& run, float* errors);
 
 // steps [group, out] = q − zero.
-void read_steps(FittingDevice& device, const SlotMatrices& matrices, const GroupRuns& group,
-                const GroupGrids& grids, float* steps);
+void read_steps(FittingDevice& device, const GroupWork& work, const GroupRuns& group, float* steps);
 
 // sums [in]: of each row of H over the slots of its group.
 void sum_group_rows(FittingDevice& device, const SlotFactors& h, const GroupRuns& group,
@@ -44,12 +49,12 @@ struct RefitInputs {
 };
 // Fits the scales of a group to its codes, and changes its values. changes [group, out]: by how
 // much.
-void refit_group(FittingDevice& device, const SlotMatrices& matrices, const GroupRuns& group,
-                 const GroupGrids& grids, const RefitInputs& inputs, float* changes);
+void refit_group(FittingDevice& device, const GroupWork& work, const GroupRuns& group,
+                 const RefitInputs& inputs, float* changes);
 
 // Changes the codes of a run where that lowers the loss. changes [run, out]: by how much values
 // change, which is also added to total [run, out].
-void change_codes(FittingDevice& device, const SlotMatrices& matrices, const SlotFactors& h,
-                  const SlotRun& run, const GroupGrids& grids, float* changes, float* total);
+void change_codes(FittingDevice& device, const GroupWork& work, const SlotRun& run, float* changes,
+                  float* total);
 
 }  // namespace bl::cuda

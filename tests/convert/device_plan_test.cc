@@ -1,0 +1,94 @@
+// How much of a card's memory conversions take, by the planner that needs no card.
+
+#include "convert/device_plan.h"
+
+#include <gtest/gtest.h>
+
+#include "backend/cpu/cpu_backend.h"
+#include "backend/registry.h"
+#include "convert/host_fitting.h"
+#include "support/error_of.h"
+
+namespace bl::test {
+namespace {
+
+constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
+
+// A block of attention and a gated feed-forward layer, with binary16 weights.
+struct BlockShape {
+  std::int64_t hidden, kv, intermediate, vocab;
+
+  std::vector<PlannedMatrix> linears() const {
+    return {{"q", hidden, hidden},
+            {"k", hidden, kv},
+            {"v", hidden, kv},
+            {"o", hidden, hidden},
+            {"gate", hidden, intermediate},
+            {"up", hidden, intermediate},
+            {"down", intermediate, hidden}};
+  }
+};
+
+std::uint64_t bytes_of(const BlockShape& shape, const DeviceSizes& changes = {}) {
+  const Planner planner = open_planner("cuda", {});
+  const std::vector<PlannedMatrix> linears = shape.linears();
+  DeviceSizes sizes = changes;
+  sizes.linears = linears;
+  sizes.hidden = shape.hidden;
+  sizes.head_out = shape.vocab;
+  for (const PlannedMatrix& linear : linears) {
+    sizes.block += 2 * static_cast<std::uint64_t>(linear.in * linear.out);
+  }
+  sizes.ends = 4 * static_cast<std::uint64_t>(shape.hidden * shape.vocab);
+  sizes.scratch = kGiB / 2;
+  sizes.row_tokens = 1024;
+  return device_work_bytes(*planner.backend, sizes);
+}
+
+constexpr BlockShape kSmall{4096, 1024, 14336, 128256}, kLarge{8192, 1024, 28672, 128256};
+
+TEST(DevicePlan, OfALargeModelFitsACardOf24GiB) {
+  EXPECT_LT(bytes_of(kLarge), 23 * kGiB);
+  EXPECT_GT(bytes_of(kLarge), 18 * kGiB);  // H, Uᵀ and the doubles of its widest input alone
+  EXPECT_LT(bytes_of(kSmall), 11 * kGiB);
+}
+
+// One group of all slots, as --group_size -1 asks for, takes more; without sweeps it does not.
+TEST(DevicePlan, CountsGroupsAndSweeps) {
+  DeviceSizes whole;
+  whole.group_slots = -1;
+  EXPECT_GE(bytes_of(kSmall, whole), bytes_of(kSmall));
+  DeviceSizes once = whole;
+  once.sweeps = false;
+  EXPECT_LE(bytes_of(kSmall, once), bytes_of(kSmall));
+}
+
+TEST(DevicePlan, IsNothingForAHost) {
+  const auto backend = open_backend("cpu", {.threads = 1});
+  EXPECT_EQ(device_work_bytes(*backend, {}), 0u);
+}
+
+// A host that says that it has memory of its own, of which little is free.
+class SmallCard : public CpuBackend {
+ public:
+  SmallCard() : CpuBackend(1) {}
+  bool reads_host_memory() const override { return false; }
+  std::string_view name() const override { return "cuda:7"; }
+  std::uint64_t free_memory() const override { return 1000; }
+  std::size_t own_bytes() const override { return 2000; }
+  FittingOps* fitting() override { return &host_; }
+
+ private:
+  CpuBackend cpu_{1};
+  HostFitting host_{cpu_};
+};
+
+TEST(DevicePlan, RefusesWhatDoesNotFit) {
+  SmallCard card;
+  const std::string error = error_of([&] { plan_device(card, {}); }, ErrorCode::kOutOfMemory);
+  EXPECT_NE(error.find("cuda:7"), std::string::npos) << error;
+  EXPECT_NE(error.find("--backend cpu"), std::string::npos) << error;
+}
+
+}  // namespace
+}  // namespace bl::test
