@@ -11,6 +11,7 @@
 #include "convert/measure_model.h"
 #include "convert/output_quality.h"
 #include "convert/rounding.h"
+#include "model/dense_gather.h"
 
 namespace bl {
 namespace {
@@ -96,14 +97,27 @@ Sizes sizes_of(std::span<const PlannedMatrix> linears) {
   return sizes;
 }
 
+// The weights of a block as the backend has them, and copies of those that the files hold in
+// another order than [out, in] by itself.
+std::uint64_t bytes_of_block(const LoadPlan& plan, std::int32_t layer) {
+  const LoadRange range = LoadRange::block(layer);
+  std::uint64_t bytes = plan.totals(range).packed;
+  for (const LoadTask& task : plan.tasks) {
+    const auto* work = std::get_if<MatrixWork>(&task.work);
+    if (work == nullptr || !range.contains(task.target)) continue;
+    const auto* dense = std::get_if<DenseMatrix>(&work->matrix);
+    if (dense != nullptr && gathers_copy(*dense, work->rows)) bytes += task.stored;
+  }
+  return bytes;
+}
+
 std::uint64_t memory_of(const EstimateArgs& args, const Sizes& sizes) {
   const auto hidden = static_cast<std::uint64_t>(args.loader.spec().hidden);
   const auto tokens = static_cast<std::uint64_t>(args.tokens);
   const auto blocks = args.loader.spec().blocks.size();
   std::uint64_t block = 0;  // of weights
   for (std::size_t i = 0; i < blocks; ++i) {
-    const LoadRange range = LoadRange::block(static_cast<std::int32_t>(i));
-    block = std::max<std::uint64_t>(block, args.loader.load_plan().totals(range).packed);
+    block = std::max(block, bytes_of_block(args.loader.load_plan(), static_cast<std::int32_t>(i)));
   }
   // One copy as F32 to round, and one to compute with, of weights of two bytes or more.
   if (args.may_fold) block *= 5;

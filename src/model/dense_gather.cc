@@ -1,10 +1,12 @@
 #include "model/dense_gather.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <memory>
 
 #include "base/check.h"
+#include "format/select_outputs.h"
 #include "tensor/tensor.h"
 
 namespace bl {
@@ -44,7 +46,16 @@ HostArray gather_any(const HostArray& from, std::span<const std::int64_t> rows, 
 
 }  // namespace
 
+bool gathers_copy(const DenseMatrix& matrix, std::span<const std::int64_t> rows) {
+  const auto neighbours = [](std::int64_t a, std::int64_t b) { return b != a + 1; };
+  return matrix.transposed ||
+         std::adjacent_find(rows.begin(), rows.end(), neighbours) != rows.end();
+}
+
 DenseMatrix gather_outputs(const DenseMatrix& matrix, std::span<const std::int64_t> rows) {
+  if (!gathers_copy(matrix, rows)) {
+    return std::get<DenseMatrix>(slice_outputs(matrix, rows.front(), std::ssize(rows)));
+  }
   DenseMatrix result;
   result.name = matrix.name;
   result.weight = gather_any(matrix.weight, rows, matrix.transposed);

@@ -6,9 +6,12 @@
 
 namespace bl {
 
-// Copies the outputs `rows` of a plain matrix, in this order, with their biases, into a matrix that
-// is not transposed: for checkpoints that interleave what layers need apart.
+// The outputs `rows` of a plain matrix, in this order, with their biases, as a matrix that is not
+// transposed: for checkpoints that fuse or interleave what layers need apart. A view where they lie
+// in memory like that, otherwise a copy.
 DenseMatrix gather_outputs(const DenseMatrix& matrix, std::span<const std::int64_t> rows);
+// Whether that is a copy.
+bool gathers_copy(const DenseMatrix& matrix, std::span<const std::int64_t> rows);
 
 // The biases of these outputs, in this order. The matrix must have biases.
 HostArray gather_biases(const DenseMatrix& matrix, std::span<const std::int64_t> rows);

@@ -15,6 +15,7 @@
 #include "convert/gptq_converter.h"
 #include "convert/products.h"
 #include "convert/staged_path.h"
+#include "format/dequantize.h"
 #include "random_rows.h"
 #include "support/data.h"
 
@@ -57,6 +58,24 @@ class ArchitectureConversion : public testing::TestWithParam<std::string> {
     fs::create_directories(root_ / name);
     converter.quantize(bits);
     return converter.write(bits, root_ / name, std::uint64_t{1} << 30);
+  }
+
+  ModelFiles convert_to_gptq() {
+    const auto backend = open_backend("cpu", {.threads = 2});
+    const Calibration rows = random_rows(1, 48, kIds);
+    const GptqConvertArgs args{
+        .job = {.backend = *backend,
+                .files = files_,
+                .calibration = rows,
+                .work = root_ / "job",
+                .quantize = {.sweeps = 0},
+                .source = GetParam()},
+        .layout = {.bits = 8, .group_size = 32, .symmetric = false, .act_order = true}};
+    GptqConverter converter(args);
+    converter.quantize();
+    fs::create_directories(root_ / "gptq");
+    converter.write(root_ / "gptq", std::uint64_t{1} << 30);
+    return open_model_folder(root_ / "gptq");
   }
 
   // The deviation of the logits from the original ones at the median token, relative to these. Not
@@ -114,25 +133,40 @@ TEST_P(ArchitectureConversion, KeepsWhatTheModelSays) {
   }
 }
 
+// The modules of a layer that ExLlamaV2 0.3.2 looks for in EXL2 files.
+class ReferenceNames : public ArchitectureConversion {};
+
+TEST_P(ReferenceNames, AreThoseThatItLooksFor) {
+  const std::map<std::string, std::vector<const char*>> wanted{
+      {"hf-tiny/phi3", {"self_attn.v_proj", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"}},
+      {"hf-tiny/glm4", {"self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj"}},
+      {"hf-tiny/gpt2", {"self_attn.q_proj", "self_attn.o_proj", "mlp.c_fc", "mlp.c_proj"}},
+      {"hf-tiny/gpt-bigcode", {"self_attn.k_proj", "self_attn.o_proj", "mlp.c_fc"}},
+      {"hf-tiny/dbrx", {"self_attn.q_proj", "block_sparse_moe.experts.3.v1"}},
+      {"hf-tiny/qwen3-moe", {"self_attn.q_proj", "mlp.experts.3.down_proj"}},
+      {"archs-tiny/internlm2", {"self_attn.v_proj", "self_attn.o_proj", "feed_forward.w3"}}};
+  convert();
+  const ModelFiles result = open_model_folder(root_ / "fine");
+  for (const char* module : wanted.at(GetParam())) {
+    const std::string key = std::string("model.layers.1.") + module;
+    EXPECT_NE(result.source->find(key + ".q_weight"), nullptr) << key;
+  }
+  EXPECT_NE(result.source->find("lm_head.q_weight"), nullptr);
+  EXPECT_NE(result.source->find("model.embed_tokens.weight"), nullptr);
+}
+
+INSTANTIATE_TEST_SUITE_P(Names, ReferenceNames,
+                         testing::Values("hf-tiny/phi3", "hf-tiny/glm4", "hf-tiny/gpt2",
+                                         "hf-tiny/gpt-bigcode", "hf-tiny/dbrx", "hf-tiny/qwen3-moe",
+                                         "archs-tiny/internlm2"),
+                         [](const auto& info) { return case_name(info.param); });
+
 // GPTQ, with groups of channels in their order of importance, under the names of the source's
 // files: a module of the result is one of theirs, with all that they fuse, or an expert out of a
 // stack.
 TEST_P(ArchitectureConversion, WritesGptqThatReadersOfOthersKnow) {
   const auto backend = open_backend("cpu", {.threads = 2});
-  const Calibration rows = random_rows(1, 48, kIds);
-  const GptqConvertArgs args{
-      .job = {.backend = *backend,
-              .files = files_,
-              .calibration = rows,
-              .work = root_ / "job",
-              .quantize = {.sweeps = 0},
-              .source = GetParam()},
-      .layout = {.bits = 8, .group_size = 32, .symmetric = false, .act_order = true}};
-  GptqConverter converter(args);
-  converter.quantize();
-  fs::create_directories(root_ / "gptq");
-  converter.write(root_ / "gptq", std::uint64_t{1} << 30);
-  const ModelFiles result = open_model_folder(root_ / "gptq");
+  const ModelFiles result = convert_to_gptq();
   EXPECT_LT(deviation(result), 0.06);
   const ModelLoader loader(*backend, result, {});
   EXPECT_EQ(loader.unused_tensors(), std::vector<std::string>());
@@ -150,6 +184,54 @@ TEST_P(ArchitectureConversion, WritesGptqThatReadersOfOthersKnow) {
     EXPECT_TRUE(known || name.find(".experts.") != name.npos) << name;
   }
 }
+
+// Models whose files interleave queries, keys and values, quantized as one matrix.
+class SharesOfFusedGptq : public ArchitectureConversion {
+ protected:
+  // The values of a linear as it is loaded, [in, out].
+  static std::vector<std::uint16_t> values_of(const ModelLoader& loader, std::size_t task) {
+    const auto& work = std::get<MatrixWork>(loader.load_plan().tasks[task].work);
+    return dequantize_to_half(cut_matrix(work.matrix, work.cut));
+  }
+};
+
+TEST_P(SharesOfFusedGptq, HoldTogetherWhatTheModelHas) {
+  const auto backend = open_backend("ref", {});
+  const ModelFiles files = convert_to_gptq();
+  const ModelLoader whole(*backend, files, {});
+  std::vector<std::unique_ptr<ModelLoader>> shares;
+  for (int i = 0; i < 2; ++i) {
+    LoadOptions options;
+    options.share = {i, 2};
+    shares.push_back(std::make_unique<ModelLoader>(*backend, files, options));
+  }
+  int compared = 0;
+  for (std::size_t id = 0; id < whole.load_plan().tasks.size(); ++id) {
+    const Role role = whole.load_plan().tasks[id].target.role;
+    if (role != Role::kQ && role != Role::kK && role != Role::kV) continue;
+    const auto all = values_of(whole, id), left = values_of(*shares[0], id),
+               right = values_of(*shares[1], id);
+    ASSERT_EQ(left.size() + right.size(), all.size());
+    const auto& work = std::get<MatrixWork>(whole.load_plan().tasks[id].work);
+    const auto rows = static_cast<std::size_t>(work.in);
+    std::vector<std::uint16_t> joined;
+    for (std::size_t row = 0; row < rows; ++row) {
+      for (const auto* part : {&left, &right}) {
+        const auto width = static_cast<std::ptrdiff_t>(part->size() / rows);
+        const auto first = part->begin() + static_cast<std::ptrdiff_t>(row) * width;
+        joined.insert(joined.end(), first, first + width);
+      }
+    }
+    EXPECT_EQ(joined, all) << whole.load_plan().tasks[id].key;
+    ++compared;
+  }
+  EXPECT_GT(compared, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Model, SharesOfFusedGptq,
+                         testing::Values("archs-tiny/gpt-neox", "archs-tiny/bloom",
+                                         "archs-tiny/internlm2"),
+                         [](const auto& info) { return case_name(info.param); });
 
 // What a call of a pass read, in one line.
 using Inputs = std::map<int, std::vector<float>>;

@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <map>
 #include <random>
 #include <string>
@@ -50,6 +51,22 @@ class OddModel {
   void set(const std::string& name, std::size_t at, float value) {
     values_.at(name).at(at) = value;
   }
+
+  // Puts the rows of these tensors into one, in this order.
+  void fuse(const std::vector<std::string>& parts, const std::string& whole) {
+    TensorPlan plan{whole, DType::kF32, {0, 0}};
+    std::vector<float> values;
+    for (const std::string& part : parts) {
+      const auto at = std::find_if(plans_.begin(), plans_.end(),
+                                   [&](const TensorPlan& one) { return one.name == part; });
+      plan.shape = {plan.shape[0] + at->shape[0], at->shape[1]};
+      values.insert(values.end(), values_.at(part).begin(), values_.at(part).end());
+      plans_.erase(at);
+    }
+    plans_.push_back(plan);
+    values_[whole] = std::move(values);
+  }
+  void set_config(const std::string& key, const Json& value) { config_[key] = value; }
 
   ModelFiles files() const {
     std::vector<PackedTensor> tensors;

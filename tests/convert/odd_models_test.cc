@@ -7,6 +7,7 @@
 
 #include "../model/golden.h"
 #include "backend/registry.h"
+#include "base/file.h"
 #include "convert/converter.h"
 #include "convert/gptq_converter.h"
 #include "odd_model.h"
@@ -130,6 +131,27 @@ TEST_F(OddModels, AHiddenSizeThatNothingCanHoldIsRefused) {
   const std::string error = error_of([&] { convert(files, 4.5); }, ErrorCode::kUnsupported);
   EXPECT_NE(error.find("hidden size of the model is 72"), std::string::npos) << error;
   EXPECT_EQ(steps_, 0);
+}
+
+// Phi-3 is a Llama whose files fuse q, k and v, and gate and up: the results are the same to the
+// byte.
+TEST_F(OddModels, FusedFilesMakeTheSameModel) {
+  OddModel model(Json::object());
+  convert(model.files(), 4.7);
+  const std::string separate = read_file(out_ / "output.safetensors");
+  for (const std::string layer : {"model.layers.0", "model.layers.1"}) {
+    const auto names = [&](const char* at, std::initializer_list<const char*> parts) {
+      std::vector<std::string> result;
+      for (const char* part : parts) result.push_back(layer + at + part + "_proj.weight");
+      return result;
+    };
+    model.fuse(names(".self_attn.", {"q", "k", "v"}), layer + ".self_attn.qkv_proj.weight");
+    model.fuse(names(".mlp.", {"gate", "up"}), layer + ".mlp.gate_up_proj.weight");
+  }
+  model.set_config("architectures", {"Phi3ForCausalLM"});
+  model.set_config("model_type", "phi3");
+  convert(model.files(), 4.7);
+  EXPECT_TRUE(read_file(out_ / "output.safetensors") == separate);
 }
 
 // Weights of zero, outputs of zero, and inputs of zero.
