@@ -51,7 +51,7 @@ std::unique_ptr<Backend> open_card(int device) {
     return open_cuda(device);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kUnsupported) throw;
-    fail(error.code(), "{}; use --backend cpu", error.what());
+    fail(error.code(), "{}; choose cpu instead", error.what());
   }
 }
 

@@ -45,7 +45,7 @@ ModelPart::ModelPart(ModelLoader& loader, Backend& backend, const LoadRange& ran
     site.packed = &linear.weight();
     linears_.push_back(std::move(site));
   });
-  table_ = std::make_unique<CallTable>(backend.ops());
+  table_ = std::make_unique<CallTable>(backend);
 }
 
 ModelPart ModelPart::block(ModelLoader& loader, Backend& backend, std::size_t number) {

@@ -57,7 +57,8 @@ CallInput::CallInput(Products& products, const ExpertsArgs& args)
   routed->weights = routed_weights.view();
 }
 
-CallTable::CallTable(const OpTable& table) : OpTable(table), table_(table) {
+CallTable::CallTable(Backend& backend)
+    : OpTable(backend.ops()), backend_(backend), table_(backend.ops()) {
   static_assert(sizeof(OpTable) == 20 * sizeof(void*),
                 "a new op of OpTable must be gated below, too");
   gate_ops<&OpTable::embed, &OpTable::norm, &OpTable::activate, &OpTable::add, &OpTable::scale,
@@ -114,7 +115,11 @@ void CallTable::experts(ExecContext& ctx, const ExpertsArgs& args) const {
       expert.down = in_place_of(expert.down);
     }
     own.all = all;
-    own.packed = nullptr;  // was made of the matrices that are replaced
+    // The one that there is was made of the matrices that are replaced.
+    if (args.packed != nullptr) {
+      replaced_experts_ = backend_.pack_experts(all);
+      own.packed = replaced_experts_.get();
+    }
   }
   ExecContext inner = inner_context(ctx);
   table_.experts(inner, own);

@@ -57,8 +57,8 @@ struct CallPlan {
 // computing anything twice.
 class CallTable : public OpTable {
  public:
-  // `table` must outlive this.
-  explicit CallTable(const OpTable& table);
+  // `backend`, whose table this wraps, must outlive it.
+  explicit CallTable(Backend& backend);
 
   // Starts a pass: `plan` must outlive it.
   void begin(const CallPlan& plan) const;
@@ -80,7 +80,10 @@ class CallTable : public OpTable {
   // The matrix that takes the place of `matrix`, which may be null.
   const PackedMatrix* in_place_of(const PackedMatrix* matrix) const;
 
+  Backend& backend_;
   const OpTable& table_;
+  // What the backend makes of routed experts some of which are replaced, for the latest such call.
+  mutable std::unique_ptr<PackedExperts> replaced_experts_;
   mutable const CallPlan* plan_ = nullptr;
   mutable int next_ = 0;
 };

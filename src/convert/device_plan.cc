@@ -45,8 +45,11 @@ class LinearBytes {
     return 2 * square_ + std::max(mixed_, 2 * matrix_) + own_.factor;
   }
   // H, Uᵀ, Σ xᵀx held out, and H of these in the order of slots or U; both Σ xᵀy; the weights, H
-  // times them, the change, H times it, and a copy of the weights as they are loaded.
-  std::uint64_t correcting() const { return 4 * square_ + mixed_ + 7 * matrix_; }
+  // times them, half of the change, and the change. Σ xᵀx' takes the weights as they are loaded,
+  // too.
+  std::uint64_t correcting() const {
+    return 4 * square_ + 6 * matrix_ + (mixed_ > 0 ? mixed_ + matrix_ : 0);
+  }
   // H, Uᵀ, the sums that other readers still need, the wanted weights.
   std::uint64_t rounding() const { return 3 * square_ + mixed_ + matrix_ + own_.round; }
 

@@ -16,7 +16,7 @@ namespace {
 // Everything that the bytes of the result depend on.
 Json describe(const GptqConvertArgs& args) {
   const GptqLayout& layout = args.layout;
-  return {{"version", 2},
+  return {{"version", 3},
           {"format", layout.v2 ? "gptq_v2" : "gptq"},
           {"model", args.job.source},
           {"calibration", hash_of(args.job.calibration).hex()},

@@ -39,7 +39,7 @@ TEST(Registry, CardsThatAreNotHereAreRefusedWithWhatToTake) {
       FAIL() << name;
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
-      EXPECT_TRUE(std::string(error.what()).ends_with("; use --backend cpu")) << error.what();
+      EXPECT_TRUE(std::string(error.what()).ends_with("; choose cpu instead")) << error.what();
     }
   }
 }

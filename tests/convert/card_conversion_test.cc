@@ -53,9 +53,9 @@ class CardConversion : public testing::Test {
     return read_file(root_ / name / "output.safetensors");
   }
   // Few positions of a tiny model: single codes that turn over move its figures by more than they
-  // do in a real one.
-  static void expect_close(const ConvertReport& card, const ConvertReport& host) {
-    EXPECT_NEAR(card.quality.kl / host.quality.kl, 1.0, 0.1);
+  // do in a real one. `kl`: by how much its divergence may differ, relatively.
+  static void expect_close(const ConvertReport& card, const ConvertReport& host, double kl = 0.1) {
+    EXPECT_NEAR(card.quality.kl / host.quality.kl, 1.0, kl);
     EXPECT_NEAR(card.quality.quantized_perplexity / host.quality.quantized_perplexity, 1.0, 0.02);
     ASSERT_EQ(card.linears.size(), host.linears.size());
     for (std::size_t i = 0; i < card.linears.size(); ++i) {
@@ -76,14 +76,17 @@ TEST_F(CardConversion, GivesTheSameBytesTwiceAndTheQualityOfTheHost) {
 }
 
 TEST_F(CardConversion, OfGptqHasTheQualityOfTheHost) {
+  files_ = open_model_folder(model_folder("hf-tiny/llama-attention-bias"));
+  rows_ = random_rows(4, 64, 256);
   expect_close(convert_gptq("card", cuda_backend()), convert_gptq("host", "cpu"));
 }
 
-// Routed experts, whose inputs are gathered from kept rows.
+// Routed experts, whose inputs are gathered from kept rows. On the host, a change of the damping by
+// a thousandth moves the divergence of this model by a tenth.
 TEST_F(CardConversion, OfExpertsHasTheQualityOfTheHost) {
   files_ = open_model_folder(model_folder("hf-tiny/mixtral"));
   rows_ = random_rows(2, 96, 96);
-  expect_close(convert("card", cuda_backend()), convert("host", "cpu"));
+  expect_close(convert("card", cuda_backend()), convert("host", "cpu"), 0.3);
 }
 
 }  // namespace
