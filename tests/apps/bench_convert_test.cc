@@ -13,7 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 
 TEST(BenchConvert, TimesEveryPhaseAndLeavesNothing) {
-  const fs::path work = scratch_dir("bench-convert");
+  const fs::path work = scratch_dir("bench-convert-work");
   const ProgramResult result = run_program(
       {"bench", "convert", "-m", make_tiny_model("bench-convert").string(), "-b", "4.5,6", "-r",
        "2", "-l", "32", "--work", work.string(), "--backend", "cpu", "--json", "-q"});
