@@ -200,7 +200,7 @@ Command bench_convert_command() {
   return make_command<BenchConvertOptions>(
       {"bench convert",
        "(-m DIR | --random SHAPE) [-b BITS[,BITS…]] [-r N] [-l N]",
-       "Measure how long a conversion to EXL2 takes, phase by phase, without keeping the result",
+       "Measure how long a conversion to EXL2 takes, phase by phase",
        {{"Three rates of an 8B model of random weights on a card",
          "bitloom bench convert --random llama3-8b -b 3.0,4.0,5.0 --backend cuda"},
         {"One block of a 70B model: what it takes of a card's memory",
