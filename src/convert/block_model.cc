@@ -8,7 +8,6 @@
 namespace bl {
 namespace {
 
-constexpr std::int64_t kLogitRows = 128;  // of the head at a time
 constexpr CacheTypes kExactCache{CacheType::kF32};
 
 const LoadTask& task_of(const ModelLoader& loader, std::int32_t id) {

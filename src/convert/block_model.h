@@ -20,8 +20,11 @@ struct LinearSite {
   DenseMatrix held = {};   // keeps these two where they are no views into the file
   std::int64_t in() const { return weight.columns(); }
   std::int64_t out() const { return weight.rows(); }
-  std::int64_t padded_out() const { return (out() + 31) / 32 * 32; }
+  std::int64_t padded_out() const { return padded_outputs(out()); }
 };
+
+// Rows of logits of which the head's figures are taken at a time.
+inline constexpr std::int64_t kLogitRows = 128;
 
 // A few sequences that run together, and what a pass needs for them.
 struct Chunk {

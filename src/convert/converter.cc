@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "convert/exl2_output.h"
 #include "convert/head_mix.h"
+#include "convert/linear_source.h"
 #include "convert/measure_model.h"
 #include "convert/quantize_blocks.h"
 #include "convert/reference_export.h"
@@ -61,7 +62,7 @@ Converter::Converter(const ConvertArgs& args)
       const auto& work = std::get<MatrixWork>(task->work);
       linears_.push_back({.key = task->key,
                           .in = work.in,
-                          .out = (work.out + 31) / 32 * 32,
+                          .out = padded_outputs(work.out),
                           .groups = groups,
                           .reference = reference_name(task->target)});
       weights_[task->key] = work.in * work.out;

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/terminal.h"
+#include "convert/block_model.h"
 #include "model/whole_sequences.h"
 
 namespace bl {
@@ -72,9 +73,6 @@ std::uint64_t measured_sums(const DeviceSizes& sizes) {
   return sum;
 }
 
-// Rows of logits of which the head's figures are taken at a time, on both paths and as softmax.
-constexpr std::int64_t kLogitRows = 128;
-
 std::int64_t longest_row(const Calibration& calibration) {
   std::int64_t longest = 0;
   for (const auto* rows : {&calibration.held_out, &calibration.rows}) {
@@ -95,6 +93,7 @@ std::uint64_t device_work_bytes(Backend& backend, const DeviceSizes& sizes) {
   }
   // The quantized linears of a block, at 8 bits each, beside the original ones.
   const std::uint64_t block = sizes.block + sizes.block / 2;
+  // Logits on both paths and as softmax.
   std::uint64_t head = 3 * matrix_bytes(kLogitRows, sizes.head_out);
   if (sizes.head_out > 0) {
     const LinearBytes bytes(backend, sizes, sizes.hidden, sizes.head_out);

@@ -8,8 +8,8 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/seconds_since.h"
+#include "convert/block_calls.h"
 #include "convert/expert_pass.h"
-#include "convert/input_statistics.h"
 #include "convert/output_distributions.h"
 #include "convert/rounding.h"
 #include "convert/substitute.h"
@@ -66,13 +66,6 @@ bool is_on_trial(std::size_t block, std::size_t blocks) {
   }
   return false;
 }
-
-// A call of a block, with what all chunks give it.
-struct Call {
-  std::vector<const LinearSite*> readers = {};
-  InputStatistics inputs = {};         // that the readers share
-  std::vector<CallInput> routed = {};  // of routed experts, per chunk
-};
 
 // One way to fold, and the states of the model whose trial blocks so far are folded and coarse.
 struct Variant {
@@ -162,7 +155,7 @@ class FoldTrial {
   // Rounds all linears of a block and moves the variant behind it.
   void try_block(ModelPart& block, Variant& variant) {
     Substitutes coarse(backend_);
-    for (const Call& call : calls_of(block, variant.turns())) {
+    for (const BlockCall& call : calls_of(block, variant.turns())) {
       if (!call.routed.empty()) round_experts(block, call, coarse);
       if (!call.readers.empty()) round_readers(call, coarse);
     }
@@ -176,21 +169,9 @@ class FoldTrial {
   }
 
   // Runs all rows through a block that is not rounded.
-  std::vector<Call> calls_of(ModelPart& block, bool turns) {
-    std::vector<Call> calls;
-    const auto call_at = [&](int at) -> Call& {
-      calls.resize(std::max(calls.size(), static_cast<std::size_t>(at) + 1));
-      return calls[static_cast<std::size_t>(at)];
-    };
-    CallPlan plan;
-    plan.before = [&](int at, const MatmulArgs& args) {
-      Call& call = call_at(at);
-      if (call.readers.empty()) call.readers = block.readers_of(args);
-      if (!call.readers.empty()) call.inputs.add(products_, args.x);
-    };
-    plan.before_experts = [&](int at, const ExpertsArgs& args) {
-      call_at(at).routed.emplace_back(products_, args);
-    };
+  std::vector<BlockCall> calls_of(ModelPart& block, bool turns) {
+    std::vector<BlockCall> calls;
+    const CallPlan plan = collecting_plan(products_, block, calls);
     for (std::size_t i = 0; i < chunks_.size(); ++i) {
       const Tensor x = products_.copy(products_.fetch(states_[i]).view());
       if (turns) rotate(x.view(), Turn::kForth);
@@ -199,13 +180,13 @@ class FoldTrial {
     return calls;
   }
 
-  void round_readers(const Call& call, Substitutes& coarse) {
+  void round_readers(const BlockCall& call, Substitutes& coarse) {
     const OrderedHessian hessian = order_hessian(products_, call.inputs.hessian.view(),
                                                  call.inputs.tokens, args_.job.quantize.damping);
     for (const LinearSite* linear : call.readers) round(*linear, hessian, coarse);
   }
 
-  void round_experts(ModelPart& block, const Call& call, Substitutes& coarse) {
+  void round_experts(ModelPart& block, const BlockCall& call, Substitutes& coarse) {
     for_each_expert({block, products_, call.routed, args_.job.quantize.damping},
                     [&](const LinearSite& linear, const OrderedHessian& hessian) {
                       round(linear, hessian, coarse);

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "convert/device_plan.h"
 #include "convert/expert_pass.h"
+#include "convert/linear_source.h"
 #include "convert/quantize_blocks.h"
 #include "convert/quantized_output.h"
 #include "convert/source_names.h"
@@ -119,7 +120,7 @@ void GptqConverter::add(const LoadTask& linear) {
         linear.key, work.in, args_.layout.group_size);
   }
   weights_[linear.key] = work.in * work.out;
-  linears_.push_back({.key = linear.key, .in = work.in, .out = (work.out + 31) / 32 * 32});
+  linears_.push_back({.key = linear.key, .in = work.in, .out = padded_outputs(work.out)});
 }
 
 void GptqConverter::quantize() {

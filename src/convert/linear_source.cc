@@ -76,7 +76,7 @@ HostArray padded_biases(const MatrixWork& work) {
   HostArray biases = work.rows.empty() ? matrix.bias : gather_biases(matrix, work.rows);
   if (work.fold) biases = folded_bias(biases, work.fold->outputs);
   const std::int64_t out = biases.view.shape[0];
-  const std::int64_t padded = (out + 31) / 32 * 32;
+  const std::int64_t padded = padded_outputs(out);
   if (padded == out) return biases;
   const auto tensor = std::make_shared<Tensor>(make_host_tensor(biases.view.dtype, Shape{padded}));
   const std::size_t size = size_of(biases.view.dtype);

@@ -31,6 +31,10 @@ bool is_fused_part(const LoadTask& task);
 // Warns of linears that stay plain because of their number of inputs, if there are any.
 void warn_of_plain_linears(const ModelLoader& loader);
 
+// The number of outputs that the files hold for a linear of `out`: a multiple of 32, as EXL2 and
+// GPTQ pack them.
+constexpr std::int64_t padded_outputs(std::int64_t out) { return (out + 31) / 32 * 32; }
+
 // The weights of a plain linear as [out, in], with its bias, as they are loaded: views where the
 // files hold them so, otherwise copies.
 DenseMatrix plain_matrix(const MatrixWork& work);

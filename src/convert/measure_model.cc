@@ -5,8 +5,8 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "convert/block_calls.h"
 #include "convert/expert_pass.h"
-#include "convert/input_statistics.h"
 #include "convert/output_distributions.h"
 #include "convert/rounding.h"
 #include "convert/substitute.h"
@@ -93,20 +93,14 @@ class MeasurePass {
 
   void measure_block(std::size_t number) {
     ModelPart block = ModelPart::block(args_.loader, args_.backend, number);
-    std::vector<Call> calls;
+    std::vector<BlockCall> calls;
+    const CallPlan plan = collecting_plan(products_, block, calls);
     for (std::size_t i = 0; i < chunks_.size(); ++i) {
-      CallPlan plan;
-      plan.before = [&](int at, const MatmulArgs& args) {
-        add_input(call_at(calls, at), block, args);
-      };
-      plan.before_experts = [&](int at, const ExpertsArgs& args) {
-        call_at(calls, at).routed.emplace_back(products_, args);
-      };
       products_.update(states_[i],
                        [&](const TensorView& x) { block.run_block(chunks_[i], x, plan); });
     }
     for (const Tensor& variant : variants_) run_trial(block, variant, {});
-    for (const Call& call : calls) {
+    for (const BlockCall& call : calls) {
       if (!call.routed.empty()) measure_experts(block, call);
       if (!call.readers.empty()) measure_readers(block, call);
     }
@@ -118,25 +112,7 @@ class MeasurePass {
                      [&](const TensorView& x) { block.run_block(trial_.front(), x, plan); });
   }
 
-  // A call of the block, with what all chunks give it.
-  struct Call {
-    std::vector<const LinearSite*> readers{};
-    InputStatistics inputs{};         // that the readers share
-    std::vector<CallInput> routed{};  // of routed experts, per chunk
-  };
-
-  static Call& call_at(std::vector<Call>& calls, int at) {
-    const auto index = static_cast<std::size_t>(at);
-    if (calls.size() <= index) calls.resize(index + 1);
-    return calls[index];
-  }
-
-  void add_input(Call& call, const ModelPart& block, const MatmulArgs& args) {
-    if (call.readers.empty()) call.readers = block.readers_of(args);
-    if (!call.readers.empty()) call.inputs.add(products_, args.x);
-  }
-
-  void measure_readers(ModelPart& block, const Call& call) {
+  void measure_readers(ModelPart& block, const BlockCall& call) {
     const OrderedHessian hessian =
         order_hessian(products_, call.inputs.hessian.view(), call.inputs.tokens, args_.damping);
     for (const LinearSite* linear : call.readers) {
@@ -148,7 +124,7 @@ class MeasurePass {
 
   // All gates of a layer are coarse in one variant, all ups in another one, and all downs: the
   // states of one variant per expert would be more than fits into memory.
-  void measure_experts(ModelPart& block, const Call& call) {
+  void measure_experts(ModelPart& block, const BlockCall& call) {
     const ExpertWeights& kinds = call.routed.front().routed->all.front();
     std::vector<Trial> trials;
     for (const PackedMatrix* kind : {kinds.gate, kinds.up, kinds.down}) {

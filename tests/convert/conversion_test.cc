@@ -15,6 +15,7 @@
 #include "format/load_weight_matrix.h"
 #include "format/safetensors_folder.h"
 #include "random_rows.h"
+#include "stopping_progress.h"
 #include "support/data.h"
 
 namespace bl::test {
@@ -23,8 +24,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kIds = 256;  // of the tiny model
-
-struct Stopped {};
 
 class Conversion : public testing::Test {
  protected:
@@ -51,10 +50,7 @@ class Conversion : public testing::Test {
                                    .work = root_ / (name + "-job"),
                                    .quantize = {.correction = settings.correction},
                                    .source = "tiny",
-                                   .progress =
-                                       [&](const std::string&, std::int64_t, std::int64_t) {
-                                         if (calls++ >= settings.stop_after) throw Stopped();
-                                       }},
+                                   .progress = stopping_progress(settings.stop_after, calls)},
                            .head_bits = settings.head_bits,
                            .measure_rows = 2};
     Converter converter(args);

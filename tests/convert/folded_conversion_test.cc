@@ -13,6 +13,7 @@
 #include "convert/converter.h"
 #include "format/safetensors_folder.h"
 #include "random_rows.h"
+#include "stopping_progress.h"
 #include "support/data.h"
 
 namespace bl::test {
@@ -22,8 +23,6 @@ namespace fs = std::filesystem;
 
 constexpr int kFoldedIds = 256;  // of the tiny model
 const FoldSet kBoth{FoldKind::kResidual, FoldKind::kValues};
-
-struct Killed {};
 
 // The tiny model with the weights of one channel large in what reads the residual stream, and small
 // in the norms before, as training sometimes leaves them. It says what the tiny model says.
@@ -78,10 +77,7 @@ class FoldedConversion : public testing::Test {
                                    .calibration = rows_,
                                    .work = root_ / (name + "-job"),
                                    .source = "tiny",
-                                   .progress =
-                                       [&](const std::string&, std::int64_t, std::int64_t) {
-                                         if (calls++ >= settings.stop_after) throw Killed();
-                                       }},
+                                   .progress = stopping_progress(settings.stop_after, calls)},
                            .measurement = settings.measurement,
                            .measure_rows = 2,
                            .folds = settings.folds};
@@ -168,7 +164,7 @@ TEST_F(FoldedConversion, GivesTheSameBytesWithAnyThreadsAndAfterAKill) {
   EXPECT_EQ(bytes_of("whole"), bytes_of("three"));
   for (int stop = 1; stop < calls; stop += 3) {
     const std::string name = "killed" + std::to_string(stop);
-    EXPECT_THROW(convert(name, {.folds = std::nullopt, .stop_after = stop}), Killed) << stop;
+    EXPECT_THROW(convert(name, {.folds = std::nullopt, .stop_after = stop}), Stopped) << stop;
     convert(name, {.folds = std::nullopt});
     EXPECT_EQ(bytes_of("whole"), bytes_of(name)) << stop;
   }

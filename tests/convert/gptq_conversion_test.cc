@@ -14,6 +14,7 @@
 #include "format/load_weight_matrix.h"
 #include "format/safetensors_writer.h"
 #include "random_rows.h"
+#include "stopping_progress.h"
 #include "support/data.h"
 #include "support/error_of.h"
 
@@ -23,8 +24,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kTinyIds = 256;
-
-struct StoppedHere {};
 
 class GptqConversionTest : public testing::Test {
  protected:
@@ -44,11 +43,7 @@ class GptqConversionTest : public testing::Test {
                                        .calibration = rows_,
                                        .work = root_ / (name + "-job"),
                                        .source = "tiny",
-                                       .progress =
-                                           [&](const std::string&, std::int64_t, std::int64_t) {
-                                             if (calls++ >= settings.stop_after)
-                                               throw StoppedHere();
-                                           }},
+                                       .progress = stopping_progress(settings.stop_after, calls)},
                                .layout = settings.layout};
     GptqConverter converter(args);
     converter.quantize();
@@ -111,7 +106,7 @@ TEST_F(GptqConversionTest, GivesTheSameBytesAfterAKillAtAnyPoint) {
     convert("whole" + kind, {.layout = layout});
     for (int stop = 0; stop < 3; ++stop) {
       const std::string name = "killed" + kind + std::to_string(stop);
-      EXPECT_THROW(convert(name, {.layout = layout, .stop_after = stop}), StoppedHere) << stop;
+      EXPECT_THROW(convert(name, {.layout = layout, .stop_after = stop}), Stopped) << stop;
       EXPECT_FALSE(fs::exists(root_ / name / "model.safetensors"));
       convert(name, {.layout = layout});
       EXPECT_EQ(read_file(root_ / ("whole" + kind) / "model.safetensors"),
