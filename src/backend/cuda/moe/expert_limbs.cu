@@ -1,5 +1,6 @@
 #include "backend/cuda/moe/expert_limbs.cuh"
 
+#include "backend/cuda/device/bulk_copy.cuh"
 #include "backend/cuda/device/launch.cuh"
 #include "backend/cuda/device/warp_reduce.cuh"
 
@@ -8,11 +9,33 @@ namespace {
 
 constexpr int kPackWarps = 8;
 
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+
+// Prefetches to L2 what rows of any expert are packed by, a warp an expert: the router has not
+// chosen yet, and the tables of a layer come from far when it has.
+__device__ __forceinline__ void prefetch_tables(const ExpertLimbArgs& p) {
+  const auto warps = static_cast<int>(gridDim.x * gridDim.y) * kPackWarps;
+  const auto cta = static_cast<int>(blockIdx.y * gridDim.x + blockIdx.x);
+  for (int e = cta * kPackWarps + warp_index(); e < p.rows.expert_count; e += warps) {
+    if (lane_index() != 0) continue;
+    const ExpertMatrix& matrix = p.table[e];
+    const CodeMatrixView& view = matrix.view;
+    prefetch_l2(view.k_blocks, view.k_block_count * static_cast<int>(sizeof(KBlock)));
+    prefetch_l2(matrix.feature_of_k,
+                view.k_steps * kKStepSize * static_cast<int>(sizeof(std::int32_t)));
+  }
+}
+
+#endif
+
 // A warp packs one k_block of one row. Waits before it triggers, unlike other kernels: the GEMM
 // behind it reads the sorted choices and its weights before it waits itself, so the sorting must be
 // complete by then. grid (choices, k_blocks / kPackWarps)
 __global__ void __launch_bounds__(kPackWarps * 32)
     pack_expert_limbs_kernel(const __grid_constant__ ExpertLimbArgs p) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  if (p.prefetches) prefetch_tables(p);
+#endif
   pdl_wait();
   pdl_trigger();
   const int choice = static_cast<int>(blockIdx.x);

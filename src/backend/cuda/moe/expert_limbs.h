@@ -28,9 +28,11 @@ struct ExpertLimbArgs {
   const float* x = nullptr;             // [tokens, in], or [rows, in]
   std::int64_t x_stride = 0;            // elements
   bool x_of_tokens = false;
-  bool weigh = false;          // rows are multiplied by the weights of their choices
-  std::int32_t k_steps = 0;    // of an n_tile: the most that any expert has
-  std::int32_t k_blocks = 0;   // likewise
+  bool weigh = false;         // rows are multiplied by the weights of their choices
+  std::int32_t k_steps = 0;   // of an n_tile: the most that any expert has
+  std::int32_t k_blocks = 0;  // likewise
+  // Whether the tables of all experts are prefetched while the router computes.
+  bool prefetches = false;
   std::byte* limbs = nullptr;  // out: [blocks] of limb_block_bytes()
 };
 void pack_expert_limbs(ExecContext& ctx, const ExpertLimbArgs& args);

@@ -2,11 +2,10 @@
 
 #include <algorithm>
 
-#include "backend/cuda/device/launch.cuh"
-#include "backend/cuda/device/warp_reduce.cuh"
+#include "backend/cuda/moe/expert_token_items.cuh"
+#include "backend/cuda/moe/expert_token_warps.h"
 #include "backend/cuda/moe/expert_views.cuh"
 #include "backend/cuda/moe/item_shape.h"
-#include "backend/cuda/moe/stage_mma.cuh"
 
 namespace bl::cuda {
 namespace {
@@ -14,13 +13,6 @@ namespace {
 constexpr int kBarrierBytes = 128;
 static_assert(2 * kMaxStages * sizeof(std::uint64_t) <= kBarrierBytes);
 constexpr int kThreads = kConsumerThreads + 32;
-constexpr int kRecordBytes = limb_record_bytes(1);
-
-BL_HD constexpr int n_tiles_of(int out) { return (out + kNTileColumns - 1) / kNTileColumns; }
-BL_HD constexpr int groups_of(const ExpertTokenArgs& p) {
-  return (n_tiles_of(p.out) + p.item_n_tiles - 1) / p.item_n_tiles;
-}
-BL_HD constexpr int items_of(const ExpertTokenArgs& p) { return groups_of(p) * (p.sums ? 1 : p.k); }
 // Rows, and so experts, of an item.
 BL_HD constexpr int walks_of(const ExpertTokenArgs& p) { return p.sums ? p.k : 1; }
 
@@ -36,43 +28,6 @@ struct SharedLayout {
 __device__ __forceinline__ void touch(const uint2* at) {
   [[maybe_unused]] uint2 words;
   asm volatile("ld.global.nc.v2.u32 {%0, %1}, [%2];" : "=r"(words.x), "=r"(words.y) : "l"(at));
-}
-
-// The items of a CTA are adjacent.
-struct Items {
-  int at;
-  int end;
-  __device__ __forceinline__ explicit Items(const ExpertTokenArgs& p) {
-    const int items = items_of(p);
-    const auto ctas = static_cast<int>(gridDim.x);
-    at = static_cast<int>(blockIdx.x) * items / ctas;
-    end = (static_cast<int>(blockIdx.x) + 1) * items / ctas;
-  }
-};
-
-// The first choice of an item, and its n_tiles.
-struct Item {
-  int choice;
-  int first_n_tile;
-  int n_tiles;
-  __device__ __forceinline__ Item(const ExpertTokenArgs& p, int number) {
-    const int groups = groups_of(p);
-    choice = number / groups;
-    first_n_tile = (number - choice * groups) * p.item_n_tiles;
-    n_tiles = min(p.item_n_tiles, n_tiles_of(p.out) - first_n_tile);
-  }
-};
-
-__device__ __forceinline__ bool exists(const ExpertTokenArgs& p, int expert) {
-  return static_cast<unsigned>(expert) < static_cast<unsigned>(p.expert_count);
-}
-// The expert of a choice; the first one in place of one that does not exist.
-__device__ __forceinline__ int expert_of(const ExpertTokenArgs& p, int choice) {
-  const int expert = __ldcg(p.experts + choice);
-  return exists(p, expert) ? expert : 0;
-}
-__device__ __forceinline__ float weight_of(const ExpertTokenArgs& p, int choice) {
-  return exists(p, __ldcg(p.experts + choice)) ? __ldcg(p.weights + choice) : 0.0f;
 }
 
 // Consumer warps load the views and copy_blocks of all chosen experts, so that the producer warp,
@@ -119,70 +74,6 @@ __device__ __forceinline__ void produce_items(const ExpertTokenArgs& p, PackedGe
   }
 }
 
-// Prefetches the beginning of what this CTA reads in the launch behind, up to so many bytes.
-constexpr int kPrefetchedBytes = 64 << 10;
-__device__ __forceinline__ void prefetch_next(const ExpertTokenArgs& p) {
-  const ExpertTokenArgs::Next& next = p.next;
-  if (next.table == nullptr || static_cast<int>(blockIdx.x) >= next.ctas) return;
-  const int items = (next.n_tiles + next.item_n_tiles - 1) / next.item_n_tiles;
-  const int first = static_cast<int>(blockIdx.x) * items / next.ctas * next.item_n_tiles;
-  const int count = min(next.item_n_tiles, next.n_tiles - first);
-  const std::int64_t most = kPrefetchedBytes / (p.k * count) / 16 * 16;
-  for (int i = lane_index(); i < p.k * count; i += 32) {
-    const CodeMatrixView& m = next.table[expert_of(p, i / count)].view;
-    const int n_tile = first + i % count;
-    const std::int64_t scales = scale_stride(m.kind, m.groups);
-    prefetch_l2(m.codes + n_tile * m.n_tile_bytes, static_cast<int>(min(m.n_tile_bytes, most)));
-    prefetch_l2(m.scales + n_tile * scales, static_cast<int>(scales));
-  }
-}
-
-// Consumer warps make limbs of the token's row for an expert: each warp some k_blocks, so many at a
-// time that their loads overlap.
-class LimbMaker {
- public:
-  __device__ __forceinline__ LimbMaker(const ExpertTokenArgs& p, std::byte* limbs)
-      : p_(p), row_(limbs, 1, 0) {}
-
-  __device__ __forceinline__ void make(int choice) const {
-    const ExpertMatrix& matrix = p_.matrices[0].table[expert_of(p_, choice)];
-    const int count = matrix.view.k_block_count;
-    const float weight = p_.weigh ? weight_of(p_, choice) : 1.0f;
-#pragma unroll 1
-    for (int first = warp_index(); first < count; first += kAtOnce * kConsumerWarps) {
-      KBlock k_blocks[kAtOnce];
-      int features[kAtOnce][kMaxKBlockSteps];
-      float values[kAtOnce][kMaxKBlockSteps];
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        const int index = first + i * kConsumerWarps;
-        *reinterpret_cast<uint4*>(&k_blocks[i]) =
-            __ldg(reinterpret_cast<const uint4*>(matrix.view.k_blocks + min(index, count - 1)));
-        if (index >= count) k_blocks[i].k_steps = 0;
-      }
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        load_features(matrix.feature_of_k, k_blocks[i], features[i]);
-      }
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i)
-#pragma unroll
-        for (int u = 0; u < kMaxKBlockSteps; ++u) {
-          values[i][u] = features[i][u] < 0 ? 0.0f : __ldcg(p_.x + features[i][u]);
-        }
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        if (k_blocks[i].k_steps > 0) row_.store_k_block(k_blocks[i], values[i], weight);
-      }
-    }
-  }
-
- private:
-  static constexpr int kAtOnce = 3;
-  const ExpertTokenArgs& p_;
-  LimbRow row_;
-};
-
 // A consumer warp multiplies NTiles n_tiles of an item, every parts-th k_block.
 template <int NTiles, bool kExl2, bool kSums>
 class TokenConsumer {
@@ -195,7 +86,7 @@ class TokenConsumer {
         group_(warp_index() % p.item_groups),
         part_(warp_index() / p.item_groups),
         limbs_(limbs),
-        partials_(partials) {}
+        epilogue_(p, partials, group_, part_) {}
 
   __device__ __forceinline__ void run(SmemPipeline<kSums>& pipeline) const {
     const LimbMaker maker(p_, limbs_);
@@ -209,18 +100,11 @@ class TokenConsumer {
         consumer_sync();
       }
       multiply(item, pipeline);
-      if (part_ < p_.parts) store(item);
+      if (part_ < p_.parts) epilogue_.store(item);
     }
   }
 
  private:
-  static constexpr int kSlotFloats = NTiles * kNTileColumns;
-
-  // The sums of matrix m of a warp of this group.
-  __device__ __forceinline__ float* slot(int part, int m) const {
-    return partials_ + ((part * p_.item_groups + group_) * p_.count + m) * kSlotFloats;
-  }
-
   __device__ __forceinline__ void multiply(const Item& item, SmemPipeline<kSums>& pipeline) const {
     const bool works = group_ * NTiles < item.n_tiles && part_ < p_.parts;
     const StageShare share{group_ * NTiles, p_.parts, p_.kind, p_.zero};
@@ -237,7 +121,7 @@ class TokenConsumer {
         } while ((view.flags & kEndsNTiles) == 0);
       }
       if (m == 0) sync_group();  // the sums of the item before have been read
-      if (works) totals.keep(1, slot(part_, m));
+      if (works) totals.keep(1, epilogue_.slot(part_, m));
     }
     sync_group();
   }
@@ -248,57 +132,12 @@ class TokenConsumer {
     asm volatile("bar.sync %0, %1;" ::"r"(2 + group_), "r"(32 * p_.parts) : "memory");
   }
 
-  // Element e of [n_tiles][16]: the sum of all parts, in their order.
-  __device__ __forceinline__ float sum_of(int m, int e) const {
-    const float* at = slot(0, m) + e;
-    const int stride = p_.item_groups * p_.count * kSlotFloats;
-    float sum = 0.0f;
-    for (int part = 0; part < p_.parts; ++part) sum += at[part * stride];
-    return sum;
-  }
-
-  __device__ __forceinline__ float bias_of(int m, int choice, int column) const {
-    const float* bias = p_.matrices[m].table[expert_of(p_, choice)].bias;
-    return bias == nullptr ? 0.0f : bias[p_.matrices[m].first_n_tile * kNTileColumns + column];
-  }
-
-  // Adds the sums of all parts, and stores the results.
-  __device__ __forceinline__ void store(const Item& item) const {
-    const int n_tiles = min(NTiles, item.n_tiles - group_ * NTiles);
-    for (int e = part_ * 32 + lane_index(); e < n_tiles * kNTileColumns; e += 32 * p_.parts) {
-      const int column = (item.first_n_tile + group_ * NTiles) * kNTileColumns + e;
-      if (column >= p_.out) continue;
-      if constexpr (kSums) {
-        p_.to[column] += summed(e, column);
-      } else {
-        p_.to[item.choice * p_.to_stride + column] = result(item.choice, e, column);
-      }
-    }
-  }
-
-  __device__ __forceinline__ float summed(int e, int column) const {
-    float sum = sum_of(0, e);
-    for (int j = 0; p_.has_bias && j < p_.k; ++j) {
-      if (!exists(p_, __ldcg(p_.experts + j))) continue;
-      sum += (p_.weigh ? weight_of(p_, j) : 1.0f) * bias_of(0, j, column);
-    }
-    return sum;
-  }
-
-  __device__ __forceinline__ float result(int choice, int e, int column) const {
-    const float value = sum_of(0, e) + (p_.has_bias ? bias_of(0, choice, column) : 0.0f);
-    if (!p_.activates) return value;
-    if (p_.count < 2) return activated(p_.activation, value, 0.0f, false);
-    const float up = sum_of(1, e) + (p_.has_bias ? bias_of(1, choice, column) : 0.0f);
-    return activated(p_.activation, value, up, true);
-  }
-
   const ExpertTokenArgs& p_;
   const PackedGemmArgs& args_;
   int group_;  // of NTiles n_tiles of an item
   int part_;
   std::byte* limbs_;
-  float* partials_;
+  ItemEpilogue<NTiles, kSums> epilogue_;
 };
 
 #endif
@@ -381,6 +220,7 @@ bool has_room_for_limbs(const DeviceFacts& facts, std::int64_t k_steps) {
 }
 
 void plan_expert_token(const DeviceFacts& facts, ExpertTokenArgs& args) {
+  if (plan_own_codes(facts, args)) return;
   const ItemWork work{.walks = args.count * walks_of(args),
                       .k_steps = args.k_steps,
                       .k_blocks = args.k_blocks,
@@ -398,7 +238,8 @@ ExpertTokenArgs::Next next_of(const ExpertTokenArgs& args) {
 }
 
 void expert_token_gemv(ExecContext& ctx, const ExpertTokenArgs& args) {
-  BL_CHECK(args.sums == (args.limbs != nullptr));
+  BL_CHECK((args.sums || args.own_codes) == (args.limbs != nullptr));
+  if (args.own_codes) return expert_token_warps(ctx, args);
   if (args.kind == ScaleKind::kExl2) {
     start<true>(ctx, args);
   } else {

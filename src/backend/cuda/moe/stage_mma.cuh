@@ -65,13 +65,44 @@ struct StreamTotals {
   }
 };
 
+// The codes and scales of one k_block of a few n_tiles in shared memory, and their strides between
+// n_tiles.
+struct StagedKBlock {
+  const std::byte* codes;
+  const std::byte* scales;
+  int code_stride;
+  int scale_stride;
+  int n_tiles;
+};
+
+// totals += one k_block. `input` is open at its first k_step.
+template <bool kExl2, int NTiles, int Tiles>
+__device__ __forceinline__ void multiply_k_block(const StageShare& share, const KBlock& k_block,
+                                                 const StagedKBlock& from,
+                                                 ExpertLimbReader<Tiles>& input,
+                                                 StreamTotals<NTiles, Tiles>& totals) {
+  const int lane = lane_index();
+  LimbSums<NTiles * Tiles> sums;
+  multiply_limbs<kAllWidths>(
+      k_block.bits, {from.codes, from.code_stride, from.n_tiles, k_block.k_steps}, input, sums);
+  const UniformScales<kExl2> of_group(share, k_block, lane);
+#pragma unroll
+  for (int i = 0; i < NTiles; ++i) {
+    const LaneScales of =
+        of_group.of(from.scales + min(i, from.n_tiles - 1) * from.scale_stride, lane);
+#pragma unroll
+    for (int n = 0; n < Tiles; ++n) {
+      add_scaled(of, input.scale(n), sums.at[i * Tiles + n], totals.at[i][n]);
+    }
+  }
+}
+
 // totals += this warp's k_blocks of a stage, from `next` on, which counts from the stage's first
 // k_block and is left counting from the next stage's.
 template <bool kExl2, int NTiles, int Tiles>
 __device__ __forceinline__ void multiply_stage(const StageShare& share, const StageView& view,
                                                ExpertLimbReader<Tiles>& input, int& next,
                                                StreamTotals<NTiles, Tiles>& totals) {
-  const int lane = lane_index();
   const int n_tiles = min(NTiles, view.n_tiles - share.first_n_tile);
   const std::byte* codes = view.codes + share.first_n_tile * view.code_stride;
   const std::byte* scales = view.scales + share.first_n_tile * view.scale_stride;
@@ -79,21 +110,11 @@ __device__ __forceinline__ void multiply_stage(const StageShare& share, const St
     KBlock k_block;
     *reinterpret_cast<uint4*>(&k_block) = view.k_block_words[next];
     input.open(view.fragments + k_block.first_k_step * input.record_bytes());
-    LimbSums<NTiles * Tiles> sums;
-    multiply_limbs<kAllWidths>(
-        k_block.bits,
-        {codes + k_block.offset * k_step_bytes(1), view.code_stride, n_tiles, k_block.k_steps},
-        input, sums);
-    const UniformScales<kExl2> of_group(share, k_block, lane);
-    const std::byte* at = scales + k_block.group * UniformScales<kExl2>::bytes(share.kind);
-#pragma unroll
-    for (int i = 0; i < NTiles; ++i) {
-      const LaneScales of = of_group.of(at + min(i, n_tiles - 1) * view.scale_stride, lane);
-#pragma unroll
-      for (int n = 0; n < Tiles; ++n) {
-        add_scaled(of, input.scale(n), sums.at[i * Tiles + n], totals.at[i][n]);
-      }
-    }
+    multiply_k_block<kExl2>(share, k_block,
+                            {codes + k_block.offset * k_step_bytes(1),
+                             scales + k_block.group * UniformScales<kExl2>::bytes(share.kind),
+                             view.code_stride, view.scale_stride, n_tiles},
+                            input, totals);
   }
   next -= view.k_blocks;
 }

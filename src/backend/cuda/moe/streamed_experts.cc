@@ -186,45 +186,57 @@ ExpertTokenArgs token_args(const ExpertsArgs& args, const CudaExperts& experts,
   return gemv;
 }
 
-// One token in three launches.
-void one_token(ExecContext& ctx, const ExpertsArgs& args, const CudaExperts& experts) {
-  const Matrices& gate = experts.matrices(CudaExperts::kGate);
-  const Matrices& up = experts.matrices(CudaExperts::kUp);
-  const Matrices& down = experts.matrices(CudaExperts::kDown);
-  const std::int64_t stride = ExpertScratch::rounded(args.intermediate);
-  auto* hidden = ctx.scratch->take_f32({args.k * stride}).as<float>();
-
-  ExpertTokenArgs first = token_args(args, experts, up);
-  first.out = static_cast<std::int32_t>(args.intermediate);
-  first.x = args.x.as<const float>();
-  first.weigh = args.weights_on_input;
-  first.activates = true;
-  first.activation = activation_parameters(args.activation);
-  first.has_bias = gate.has_bias || up.has_bias;
-  first.to = hidden;
-  first.to_stride = stride;
-  if (gate.table != nullptr) {
-    first.matrices[1] = first.matrices[0];
-    first.matrices[0] = token_matrix(gate);
-    first.count = 2;
-  } else if (args.fused_gate_up) {
-    first.matrices[1] = first.matrices[0];
-    first.matrices[1].first_n_tile = first.out / kNTileColumns;
-    first.count = 2;
-  }
-
+// Rows for pack_expert_limbs(), one for each choice of the token, and the memory that they go to.
+ExpertLimbArgs token_rows(ExecContext& ctx, const ExpertsArgs& args, const CudaExperts& experts,
+                          const Matrices& matrices) {
   ExpertLimbArgs rows;
   rows.rows = choices_of(args, experts);
   rows.rows.blocks = rows.rows.choices;
   rows.rows.block_rows = 1;
-  rows.table = down.table;
+  rows.table = matrices.table;
+  rows.k_steps = matrices.k_steps;
+  rows.k_blocks = matrices.k_blocks;
+  const std::int64_t bytes = args.k * limb_block_bytes(1, matrices.k_steps);
+  rows.limbs = ctx.scratch->take(DType::kU8, {bytes}).as<std::byte>();
+  return rows;
+}
+
+// Gate and up of one token, with the activation.
+ExpertTokenArgs token_gate_and_up(const ExpertsArgs& args, const CudaExperts& experts) {
+  const Matrices& gate = experts.matrices(CudaExperts::kGate);
+  const Matrices& up = experts.matrices(CudaExperts::kUp);
+  ExpertTokenArgs gemv = token_args(args, experts, up);
+  gemv.out = static_cast<std::int32_t>(args.intermediate);
+  gemv.x = args.x.as<const float>();
+  gemv.weigh = args.weights_on_input;
+  gemv.activates = true;
+  gemv.activation = activation_parameters(args.activation);
+  gemv.has_bias = gate.has_bias || up.has_bias;
+  if (gate.table != nullptr) {
+    gemv.matrices[1] = gemv.matrices[0];
+    gemv.matrices[0] = token_matrix(gate);
+    gemv.count = 2;
+  } else if (args.fused_gate_up) {
+    gemv.matrices[1] = gemv.matrices[0];
+    gemv.matrices[1].first_n_tile = gemv.out / kNTileColumns;
+    gemv.count = 2;
+  }
+  return gemv;
+}
+
+// K_steps of all experts of a layer whose tables are prefetched, 128 bytes each.
+constexpr std::int64_t kMostPrefetchedKSteps = 16384;
+
+// One token in three launches, or four where gate and up read packed rows.
+void one_token(ExecContext& ctx, const ExpertsArgs& args, const CudaExperts& experts) {
+  const Matrices& down = experts.matrices(CudaExperts::kDown);
+  const std::int64_t stride = ExpertScratch::rounded(args.intermediate);
+  auto* hidden = ctx.scratch->take_f32({args.k * stride}).as<float>();
+
+  ExpertLimbArgs rows = token_rows(ctx, args, experts, down);
   rows.x = hidden;
   rows.x_stride = stride;
   rows.weigh = !args.weights_on_input;
-  rows.k_steps = down.k_steps;
-  rows.k_blocks = down.k_blocks;
-  rows.limbs =
-      ctx.scratch->take(DType::kU8, {args.k * limb_block_bytes(1, down.k_steps)}).as<std::byte>();
 
   ExpertTokenArgs second = token_args(args, experts, down);
   second.out = static_cast<std::int32_t>(down.out);
@@ -234,10 +246,24 @@ void one_token(ExecContext& ctx, const ExpertsArgs& args, const CudaExperts& exp
   second.has_bias = down.has_bias;
   second.to = args.out.as<float>();
 
+  ExpertTokenArgs first = token_gate_and_up(args, experts);
+  first.to = hidden;
+  first.to_stride = stride;
+
   const DeviceFacts& facts = cuda_device(ctx).facts();
   plan_expert_token(facts, second);
   plan_expert_token(facts, first);
   first.next = next_of(second);
+  if (first.own_codes) {
+    ExpertLimbArgs input = token_rows(ctx, args, experts, experts.matrices(CudaExperts::kUp));
+    input.x = first.x;
+    input.x_stride = args.x.row_stride;
+    input.x_of_tokens = true;
+    input.weigh = first.weigh;
+    input.prefetches = experts.count() * input.k_steps <= kMostPrefetchedKSteps;
+    first.limbs = input.limbs;
+    pack_expert_limbs(ctx, input);
+  }
   expert_token_gemv(ctx, first);
   pack_expert_limbs(ctx, rows);
   expert_token_gemv(ctx, second);
