@@ -128,6 +128,12 @@ void HostFitting::add_scaled(const TensorView& to, const TensorView& from, float
   }
 }
 
+void HostFitting::gather(const TensorView& to, std::span<const TensorView> rows) {
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    copy(slice_rows(to, static_cast<std::int64_t>(i), 1), rows[i]);
+  }
+}
+
 void HostFitting::scale_rows(const TensorView& x, std::span<const float> factors) {
   for (std::int64_t r = 0; r < x.rows(); ++r) {
     float* row = x.row<float>(r);

@@ -76,12 +76,7 @@ Tensor Products::fetch(const Tensor& kept) {
 Tensor Products::gathered(std::span<const TensorView> rows) {
   BL_CHECK(!rows.empty());
   Tensor result = matrix({std::ssize(rows), rows.front().columns()});
-  const std::size_t bytes = static_cast<std::size_t>(rows.front().columns()) * sizeof(float);
-  std::vector<CopyPiece> pieces;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    pieces.push_back({result.view().row<float>(static_cast<std::int64_t>(i)), rows[i].data, bytes});
-  }
-  backend_.copy_pieces(pieces);
+  ops_->gather(result.view(), rows);
   return result;
 }
 

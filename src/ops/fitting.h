@@ -123,7 +123,8 @@ class FittingOps {
   // Memory of the backend for matrices. It must not outlive the backend. Throws kOutOfMemory.
   virtual Buffer allocate(std::size_t bytes) = 0;
   // Memory for rows that are kept from one pass to the next: as allocate() while there is room
-  // beside the bytes of plan_work(), otherwise host memory. Only copy() may touch the latter.
+  // beside the bytes of plan_work(), otherwise host memory. Only copy() and gather() may
+  // touch the latter.
   virtual Buffer allocate_rows(std::size_t bytes) = 0;
   // Whether ops may read this memory of allocate_rows().
   virtual bool is_near(const TensorView& rows) const = 0;
@@ -143,6 +144,8 @@ class FittingOps {
   virtual void add_product(const ProductArgs& args) = 0;
   // to += factor · from
   virtual void add_scaled(const TensorView& to, const TensorView& from, float factor) = 0;
+  // to[i] = rows[i], each a row of any memory of allocate() or allocate_rows().
+  virtual void gather(const TensorView& to, std::span<const TensorView> rows) = 0;
   // Multiplies row i by factors[i].
   virtual void scale_rows(const TensorView& x, std::span<const float> factors) = 0;
   virtual void wanted_output(const WantedOutputArgs& args) = 0;

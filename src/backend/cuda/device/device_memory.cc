@@ -76,4 +76,10 @@ std::shared_ptr<std::byte> DeviceMemory::take_ordered(std::size_t bytes, cudaStr
   return counted(data, bytes, [stream](std::byte* p) { cudaFreeAsync(p, stream); });
 }
 
+bool is_reachable(const void* pointer) {
+  cudaPointerAttributes attributes{};
+  BL_CUDA_CHECK(cudaPointerGetAttributes(&attributes, pointer));
+  return attributes.type == cudaMemoryTypeHost || attributes.type == cudaMemoryTypeDevice;
+}
+
 }  // namespace bl::cuda

@@ -43,4 +43,7 @@ class DeviceMemory {
   std::shared_ptr<Counts> counts_ = std::make_shared<Counts>();
 };
 
+// Whether a kernel can access this address: it is device memory or page-locked host memory.
+bool is_reachable(const void* pointer);
+
 }  // namespace bl::cuda

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backend/cuda/device/cuda_check.h"
+#include "backend/cuda/device/device_memory.h"
 
 namespace bl::cuda {
 namespace {
@@ -63,13 +64,6 @@ std::size_t count_behind(cudaGraphNode_t node) {
   std::size_t count = 0;
   BL_CUDA_CHECK(find_behind(node, nullptr, count));
   return count;
-}
-
-// Whether a kernel can access this address: it is device memory or page-locked host memory.
-bool is_reachable(const void* pointer) {
-  cudaPointerAttributes attributes{};
-  BL_CUDA_CHECK(cudaPointerGetAttributes(&attributes, pointer));
-  return attributes.type == cudaMemoryTypeHost || attributes.type == cudaMemoryTypeDevice;
 }
 
 // Returns the copy that a node makes, if it is one that copies_kernel can make: contiguous, small,

@@ -1,5 +1,7 @@
 #include "backend/cuda/fitting/cuda_fitting.h"
 
+#include <vector>
+
 #include "backend/cuda/device/cuda_check.h"
 #include "backend/cuda/fitting/elementwise.h"
 #include "backend/cuda/fitting/factor.h"
@@ -120,6 +122,26 @@ void CudaFitting::add_product(const ProductArgs& args) { cuda::add_product(devic
 
 void CudaFitting::add_scaled(const TensorView& to, const TensorView& from, float factor) {
   cuda::add_scaled(device_, to, from, factor);
+}
+
+void CudaFitting::gather(const TensorView& to, std::span<const TensorView> rows) {
+  BL_CHECK(std::ssize(rows) == to.rows());
+  std::vector<const float*> places;
+  places.reserve(rows.size());
+  bool reachable = true;
+  for (const TensorView& row : rows) {
+    BL_CHECK(row.rows() == 1 && row.columns() == to.columns() && row.dtype == to.dtype);
+    places.push_back(row.as<const float>());
+    reachable = reachable && is_reachable(row.data);
+  }
+  if (reachable) {
+    const std::shared_ptr<const float*> own = device_.uploaded<const float*>(places);
+    gather_rows(device_, to, own.get());
+    return;
+  }
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    copy(slice_rows(to, static_cast<std::int64_t>(i), 1), rows[i]);
+  }
 }
 
 void CudaFitting::scale_rows(const TensorView& x, std::span<const float> factors) {

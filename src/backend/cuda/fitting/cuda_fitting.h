@@ -24,6 +24,7 @@ class CudaFitting final : public FittingOps {
 
   void add_product(const ProductArgs& args) override;
   void add_scaled(const TensorView& to, const TensorView& from, float factor) override;
+  void gather(const TensorView& to, std::span<const TensorView> rows) override;
   void scale_rows(const TensorView& x, std::span<const float> factors) override;
   void wanted_output(const WantedOutputArgs& args) override;
   void correction_target(const CorrectionTargetArgs& args) override;

@@ -19,6 +19,12 @@ struct AddScaled {
   }
 };
 
+struct GatherRow {
+  Rows<float> to;
+  const float* const* rows;
+  __device__ void operator()(std::int64_t r, std::int64_t c) const { to[r][c] = rows[r][c]; }
+};
+
 struct ScaleRow {
   Rows<float> x;
   const float* factors;
@@ -155,6 +161,11 @@ void add_scaled(FittingDevice& device, const TensorView& to, const TensorView& f
   BL_CHECK(to.shape == from.shape);
   for_each_element<1>(device.context(), to.rows(), to.columns(),
                       AddScaled{rows_of<float>(to), rows_of<const float>(from), factor});
+}
+
+void gather_rows(FittingDevice& device, const TensorView& to, const float* const* rows) {
+  for_each_element<1>(device.context(), to.rows(), to.columns(),
+                      GatherRow{rows_of<float>(to), rows});
 }
 
 void scale_rows(FittingDevice& device, const TensorView& x, const float* factors) {

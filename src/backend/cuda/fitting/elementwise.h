@@ -11,6 +11,8 @@ namespace bl::cuda {
 
 void transpose(FittingDevice& device, const TensorView& to, const TensorView& from);
 void add_scaled(FittingDevice& device, const TensorView& to, const TensorView& from, float factor);
+// to[r] = rows[r]: places on the card or in page-locked host memory; the list is on the card.
+void gather_rows(FittingDevice& device, const TensorView& to, const float* const* rows);
 // factors: [rows] on the card.
 void scale_rows(FittingDevice& device, const TensorView& x, const float* factors);
 void wanted_output(FittingDevice& device, const WantedOutputArgs& args);
