@@ -328,7 +328,7 @@ TEST_P(FittingOpsOf, FactorLargeHessians) {
         ops().factor({.sum = sum.view(), .perm = perm, .tokens = 1.0 * n, .damping = 0.125});
     ASSERT_TRUE(factored.has_value()) << n;
     const Values h = get(factored->h.view()), u = get(factored->u_transposed.view());
-    const Values probe = normal(size);
+    const Values probe = normal(n);
     std::vector<double> hv(size, 0.0), uhv(size, 0.0), result(size, 0.0);
     for (std::size_t i = 0; i < size; ++i) {
       for (std::size_t j = 0; j < size; ++j) hv[i] += 1.0 * h[i * size + j] * probe[j];
