@@ -65,7 +65,9 @@ TEST_P(RoundingTest, SweepsLowerTheLossToAnOptimumOfEveryCode) {
   const Tensor wanted = in_slot_order(products_, p.weight.view(), hessian.perm, 64);
   Rounding rounding(products_, hessian, wanted.view());
   const GroupList groups = uniform_groups(GetParam(), 64, 128);
-  const double before = rounding.run(groups, 0).error;
+  const Rounding::Result first = rounding.run(groups, 0);
+  const double before = first.error;
+  EXPECT_EQ(rounding.slot_errors(groups), first.slot_errors);
   const Rounding::Result result = rounding.run(groups, 30);
   EXPECT_LT(result.error, before);
   const double loss = loss_of(result.matrix, hessian.h.view(), wanted.view());
