@@ -8,8 +8,6 @@
 namespace bl {
 namespace {
 
-constexpr CacheTypes kExactCache{CacheType::kF32};
-
 const LoadTask& task_of(const ModelLoader& loader, std::int32_t id) {
   const LoadPlan& plan = loader.load_plan();
   return plan.tasks[static_cast<std::size_t>(plan.linears[static_cast<std::size_t>(id)])];
@@ -26,6 +24,10 @@ LinearSite site_of(ModelLoader& loader, std::int32_t id) {
 }
 
 }  // namespace
+
+CacheTypes pass_cache(const Backend& backend) {
+  return backend.reads_host_memory() ? CacheType::kF32 : CacheType::kF16;
+}
 
 bool needs_replay(const BlockSpec& spec) { return spec.parallel || spec.moe.has_value(); }
 
@@ -91,7 +93,7 @@ Tensor ModelPart::embed(const Chunk& chunk) {
 }
 
 int ModelPart::run_block(const Chunk& chunk, const TensorView& x, const CallPlan& plan) {
-  const std::vector<KvLayout> layouts = loader_.kv_layouts(kExactCache);
+  const std::vector<KvLayout> layouts = loader_.kv_layouts(pass_cache(backend_));
   Arena& arena =
       scratch(model_->work_bytes(chunk.tokens(), 0) + block_kv_bytes(layouts, chunk.whole.pages));
   ArenaScope scope(arena);

@@ -38,6 +38,10 @@ struct Chunk {
 // Passes that go on at a later call then compute the earlier ones again.
 bool needs_replay(const BlockSpec& spec);
 
+// How passes hold keys and values. A card, whose products round their inputs to 16 bits, has fast
+// attention for binary16 alone; on hosts they stay exact.
+CacheTypes pass_cache(const Backend& backend);
+
 // One part of a model in memory: a block, or what stands before and behind the blocks.
 class ModelPart {
  public:

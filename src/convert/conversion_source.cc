@@ -65,7 +65,8 @@ void check_conversion_source(const ModelLoader& loader, const Calibration& calib
 
 void check_values(const ConversionJob& job, const ModelLoader& loader) {
   const RenamedSource source(*job.files.source, CheckpointNames(*loader.spec().arch));
-  const HostThreads threads(job.backend.threads());
+  Products products(job.backend);
+  const HostThreads threads = products.threads();
   for (const std::string& name : loader.load_plan().tensors) {
     const HostArray array = source.read(name);
     const std::optional<float> value = unstorable_value(threads, array.view);

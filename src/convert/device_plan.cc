@@ -125,7 +125,7 @@ DeviceSizes device_sizes(const ConversionJob& job, const ModelLoader& loader,
   sizes.ends = ends.packed;
   const WorkShape shape{loader.spec(), widest.max_in, widest.max_slots, widest.max_out};
   const WorkShape of_ends{loader.spec(), ends.max_in, ends.max_slots, ends.max_out};
-  const std::vector<KvLayout> layouts = loader.kv_layouts({CacheType::kF32});
+  const std::vector<KvLayout> layouts = loader.kv_layouts(pass_cache(job.backend));
   sizes.scratch = model_work_bytes(shape, job.backend, sizes.row_tokens, 0) +
                   block_kv_bytes(layouts, pages_for(sizes.row_tokens)) +
                   model_work_bytes(of_ends, job.backend, sizes.row_tokens, kLogitRows);

@@ -64,7 +64,8 @@ class EightBitCopy {
     const Tensor wanted = in_slot_order(products_, site.weight, hessian.perm, site.padded_out());
     Rounding::Result rounded = Rounding(products_, hessian, wanted.view())
                                    .run(uniform_groups(kBits, kGroup, site.in()), 0);
-    for (PackedTensor& tensor : packed_tensors(site.key, std::move(rounded.matrix))) {
+    for (PackedTensor& tensor :
+         packed_tensors(site.key, std::move(rounded.matrix), products_.threads())) {
       tensors_.push_back(std::move(tensor));
     }
     quantized_.insert(site.key);

@@ -198,7 +198,8 @@ class FoldTrial {
     const Tensor wanted =
         in_slot_order(products_, linear.weight, hessian.perm, linear.padded_out());
     Rounding rounding(products_, hessian, wanted.view());
-    coarse.add(linear, decoded_rows(rounding.run(trial_groups(linear.in()), 0).matrix));
+    const Rounding::Result rounded = rounding.run(trial_groups(linear.in()), 0);
+    coarse.add(linear, decoded_rows(rounded.matrix, products_.threads()));
   }
 
   // Runs the head for a few positions at a time, whose logits are in memory.

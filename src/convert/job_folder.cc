@@ -155,20 +155,18 @@ OutputQuality RateFolder::quality() const {
 }
 
 void RateFolder::save_part(std::size_t part, const std::vector<QuantizedLinear>& linears) const {
-  std::map<std::string, std::vector<std::byte>> bytes;
+  std::map<std::string, std::span<const std::byte>> bytes;
   std::vector<TensorPlan> plans;
   SafetensorsMetadata metadata;
   Json reports = Json::array();
   for (const QuantizedLinear& linear : linears) {
-    for (PackedTensor& tensor : packed_tensors(linear.key, linear.matrix)) {
-      bytes[tensor.plan.name] = std::move(tensor.bytes);
-      plans.push_back(std::move(tensor.plan));
+    for (const PackedTensor& tensor : linear.packed.tensors) {
+      bytes[tensor.plan.name] = tensor.bytes;
+      plans.push_back(tensor.plan);
     }
-    metadata["format"] = format_tag(linear.matrix);
-    const SlotCodes& codes = codes_of(linear.matrix);
-    const auto weights = static_cast<double>(codes.in * codes.out);
+    metadata["format"] = linear.packed.format;
     reports.push_back({{"key", linear.key},
-                       {"bits", static_cast<double>(stored_bits(linear.matrix)) / weights},
+                       {"bits", linear.packed.bits_per_weight},
                        {"error", linear.power > 0 ? linear.error / linear.power : 0.0},
                        {"kept_correction", linear.kept_correction}});
   }

@@ -157,11 +157,11 @@ class MeasurePass {
     Rounding rounding(products_, hessian, wanted.view());
     LinearMeasurement measured{.key = linear.key, .in = linear.in(), .out = linear.padded_out()};
     const auto measure = [&](int bits, std::int32_t size) {
-      const Rounding::Result rounded = rounding.run(uniform_groups(bits, size, linear.in()), 0);
-      if (bits == kTrialBits) {
-        trial.coarse.add(linear, decoded_rows(rounded.matrix));
-        trial.loss += rounded.error;
-      }
+      const GroupList groups = uniform_groups(bits, size, linear.in());
+      if (bits != kTrialBits) return run_errors(rounding.slot_errors(groups));
+      const Rounding::Result rounded = rounding.run(groups, 0);
+      trial.coarse.add(linear, decoded_rows(rounded.matrix, products_.threads()));
+      trial.loss += rounded.error;
       return run_errors(rounded.slot_errors);
     };
     for (const int bits : kMeasuredWidths) {

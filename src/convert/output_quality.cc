@@ -161,7 +161,7 @@ OutputQuality compare_outputs(ModelPart& ends, Backend& backend, const TwoPaths&
                               const QuantizedLinear* head) {
   Substitutes substitutes(backend);
   if (head != nullptr)
-    substitutes.add(ends.linears().front(), weight_matrix(head->key, head->matrix));
+    substitutes.add(ends.linears().front(), weight_matrix(head->key, head->packed));
   CallPlan quantized_head;
   quantized_head.substitutes = substitutes.map();
   Products products(backend);

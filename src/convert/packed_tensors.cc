@@ -13,13 +13,13 @@ class TensorList {
   explicit TensorList(const std::string& key) : key_(key) {}
 
   template <class T>
-  void add(const char* name, DType dtype, const Shape& shape, const std::vector<T>& values) {
-    const auto bytes = std::as_bytes(std::span(values));
-    tensors_.push_back(
-        {plan_tensor(key_ + name, dtype, shape), std::vector(bytes.begin(), bytes.end())});
+  void add(const char* name, DType dtype, const Shape& shape, std::vector<T> values) {
+    add(plan_tensor(key_ + name, dtype, shape), std::move(values));
   }
-  void add(TensorPlan plan, std::span<const std::byte> bytes) {
-    tensors_.push_back({std::move(plan), std::vector(bytes.begin(), bytes.end())});
+  template <class T>
+  void add(TensorPlan plan, std::vector<T> values) {
+    const auto held = std::make_shared<std::vector<T>>(std::move(values));
+    tensors_.push_back({std::move(plan), std::as_writable_bytes(std::span(*held)), held});
   }
   const std::string& key() const { return key_; }
   std::vector<PackedTensor> take() { return std::move(tensors_); }
@@ -29,25 +29,29 @@ class TensorList {
   std::vector<PackedTensor> tensors_;
 };
 
-void add_tensors(const RoundedMatrix& matrix, TensorList& list) {
-  const Exl2Tensors tensors = pack_exl2(matrix);
-  const auto bytes = [](const auto& values) { return std::as_bytes(std::span(values)); };
-  // In the order of exl2_tensors().
-  const std::span<const std::byte> pieces[] = {bytes(tensors.q_weight), bytes(tensors.q_groups),
-                                               bytes(tensors.q_scale), bytes(tensors.q_scale_max),
-                                               bytes(tensors.q_invperm)};
+void add_tensors(const RoundedMatrix& matrix, const HostThreads& threads, TensorList& list) {
+  Exl2Tensors tensors = pack_exl2(matrix, threads);
   std::vector<TensorPlan> plans = exl2_tensors({list.key(), matrix.in, matrix.out, matrix.groups});
-  for (std::size_t i = 0; i < plans.size(); ++i) list.add(std::move(plans[i]), pieces[i]);
+  std::size_t next = 0;  // in the order of exl2_tensors()
+  const auto add = [&](auto& values) { list.add(std::move(plans.at(next++)), std::move(values)); };
+  add(tensors.q_weight);
+  add(tensors.q_groups);
+  add(tensors.q_scale);
+  add(tensors.q_scale_max);
+  add(tensors.q_invperm);
 }
 
-void add_tensors(const GptqRounded& matrix, TensorList& list) {
-  const GptqTensors tensors = pack_gptq(matrix);
+void add_tensors(const GptqRounded& matrix, const HostThreads&, TensorList& list) {
+  GptqTensors tensors = pack_gptq(matrix);
   const auto groups = std::ssize(matrix.groups);
   const std::int64_t out = matrix.out;
-  list.add(".qweight", DType::kI32, {std::ssize(tensors.qweight) / out, out}, tensors.qweight);
-  list.add(".qzeros", DType::kI32, {groups, std::ssize(tensors.qzeros) / groups}, tensors.qzeros);
-  list.add(".scales", DType::kF16, {groups, out}, tensors.scales);
-  list.add(".g_idx", DType::kI32, {std::ssize(tensors.g_idx)}, tensors.g_idx);
+  const Shape weight{std::ssize(tensors.qweight) / out, out};
+  const Shape zeros{groups, std::ssize(tensors.qzeros) / groups};
+  const Shape channels{std::ssize(tensors.g_idx)};
+  list.add(".qweight", DType::kI32, weight, std::move(tensors.qweight));
+  list.add(".qzeros", DType::kI32, zeros, std::move(tensors.qzeros));
+  list.add(".scales", DType::kF16, {groups, out}, std::move(tensors.scales));
+  list.add(".g_idx", DType::kI32, channels, std::move(tensors.g_idx));
 }
 
 }  // namespace
@@ -57,7 +61,7 @@ PackedSource::PackedSource(std::vector<PackedTensor> tensors) {
     TensorInfo info{tensor.plan.dtype, {}, "the conversion"};
     for (const std::int64_t size : tensor.plan.shape) info.shape.append(size);
     const std::string name = tensor.plan.name;
-    tensors_[name] = {info, std::make_shared<PackedTensor>(std::move(tensor))};
+    tensors_[name] = {info, std::move(tensor)};
   }
 }
 
@@ -76,16 +80,25 @@ HostArray PackedSource::read(std::string_view name) const {
   const auto found = tensors_.find(name);
   if (found == tensors_.end()) fail(ErrorCode::kNotFound, "there is no tensor {}", name);
   const Held& held = found->second;
-  return {view_of(held.tensor->bytes.data(), held.info.dtype, held.info.shape), held.tensor};
+  return {view_of(held.tensor.bytes.data(), held.info.dtype, held.info.shape), held.tensor.owner};
 }
 
-WeightMatrix weight_matrix(const std::string& key, const QuantizedMatrix& matrix) {
-  return load_packed(PackedSource(packed_tensors(key, matrix)), key, format_tag(matrix));
+PackedLinear packed_linear(const std::string& key, const QuantizedMatrix& matrix,
+                           const HostThreads& threads) {
+  const SlotCodes& codes = codes_of(matrix);
+  const auto weights = static_cast<double>(codes.in * codes.out);
+  return {packed_tensors(key, matrix, threads), format_tag(matrix),
+          static_cast<double>(stored_bits(matrix)) / weights};
 }
 
-std::vector<PackedTensor> packed_tensors(const std::string& key, const QuantizedMatrix& matrix) {
+WeightMatrix weight_matrix(const std::string& key, const PackedLinear& linear) {
+  return load_packed(PackedSource(linear.tensors), key, linear.format);
+}
+
+std::vector<PackedTensor> packed_tensors(const std::string& key, const QuantizedMatrix& matrix,
+                                         const HostThreads& threads) {
   TensorList list(key);
-  std::visit([&](const auto& rounded) { add_tensors(rounded, list); }, matrix);
+  std::visit([&](const auto& rounded) { add_tensors(rounded, threads, list); }, matrix);
   return list.take();
 }
 

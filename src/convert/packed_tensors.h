@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,17 +16,28 @@ namespace bl {
 
 struct PackedTensor {
   TensorPlan plan;
-  std::vector<std::byte> bytes;
+  std::span<std::byte> bytes;
+  std::shared_ptr<const void> owner;  // of the bytes
 };
 
 // The tensors KEY.… of a matrix. A bias is not among them.
-std::vector<PackedTensor> packed_tensors(const std::string& key, const QuantizedMatrix& matrix);
+std::vector<PackedTensor> packed_tensors(const std::string& key, const QuantizedMatrix& matrix,
+                                         const HostThreads& threads = HostThreads(nullptr));
 
 // Bits that they take.
 std::int64_t stored_bits(const QuantizedMatrix& matrix);
 
 // "exl2", "gptq" or "gptq_v2": what a reader must know beside the tensors.
 std::string format_tag(const QuantizedMatrix& matrix);
+
+// A quantized linear as it is stored. Copies share the tensors.
+struct PackedLinear {
+  std::vector<PackedTensor> tensors;
+  std::string format;            // its tag
+  double bits_per_weight = 0.0;  // of all tensors
+};
+PackedLinear packed_linear(const std::string& key, const QuantizedMatrix& matrix,
+                           const HostThreads& threads);
 
 // Such tensors in memory, to load matrices from.
 class PackedSource : public TensorSource {
@@ -38,13 +50,13 @@ class PackedSource : public TensorSource {
  private:
   struct Held {
     TensorInfo info;
-    std::shared_ptr<PackedTensor> tensor;
+    PackedTensor tensor;
   };
   std::map<std::string, Held, std::less<>> tensors_;
 };
 
-// The matrix as readers of its format have it, to compute with. Shares nothing with `matrix`.
-WeightMatrix weight_matrix(const std::string& key, const QuantizedMatrix& matrix);
+// The matrix as readers of its format have it, to compute with. It shares the tensors.
+WeightMatrix weight_matrix(const std::string& key, const PackedLinear& linear);
 
 // Reads the tensors of a linear back. An empty tag means EXL2. Throws kNotFound, and kInvalidFile
 // for what is not of this format.

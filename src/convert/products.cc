@@ -23,6 +23,15 @@ Products::Products(Backend& backend) : backend_(backend), ops_(backend.fitting()
 
 Products::~Products() = default;
 
+HostThreads Products::threads() {
+  constexpr int kMostThreads = 16;  // more would wait for the memory
+  if (backend_.threads() != nullptr) return HostThreads(backend_.threads());
+  if (pool_ == nullptr) {
+    pool_ = std::make_unique<ThreadPool>(std::min(kMostThreads, physical_cores()));
+  }
+  return HostThreads(pool_.get());
+}
+
 Tensor Products::tensor_in(Buffer buffer, const Shape& shape) {
   return {std::move(buffer), DType::kF32, shape};
 }

@@ -1,6 +1,7 @@
 #pragma once
 #include <memory>
 
+#include "convert/host_threads.h"
 #include "ops/backend.h"
 #include "ops/fitting.h"
 
@@ -59,6 +60,9 @@ class Products {
   }
   // output.out [rows, out] = x [rows, in] · output.weight + output.bias.
   void apply(const MatmulOutput& output, const TensorView& x);
+  // For work in host memory, whatever the backend: its threads, or some that come with the first
+  // call.
+  HostThreads threads();
   // As the op of that name.
   void activate(const ActivateArgs& args);
 
@@ -68,6 +72,7 @@ class Products {
   Backend& backend_;
   std::unique_ptr<FittingOps> host_;  // where the backend has none
   FittingOps* ops_;
+  std::unique_ptr<ThreadPool> pool_;  // where the backend has none
   Arena scratch_;
 };
 

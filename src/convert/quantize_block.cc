@@ -6,7 +6,6 @@
 #include "convert/correction_guard.h"
 #include "convert/expert_pass.h"
 #include "convert/input_statistics.h"
-#include "convert/packed_tensors.h"
 #include "convert/staged_path.h"
 #include "convert/substitute.h"
 
@@ -186,10 +185,11 @@ class BlockQuantizer {
 
   QuantizedLinear quantize(const LinearSite& linear, const OrderedHessian& hessian, Wanted wanted) {
     wanted.product = {};  // which is large, and not needed any more
-    LinearRounder::Result rounded =
+    const LinearRounder::Result rounded =
         rounder_.round(products_, linear.key, hessian, wanted.weights.view());
-    substitutes_.add(linear, weight_matrix(linear.key, rounded.matrix));
-    return {linear.key, std::move(rounded.matrix), linear.out(), rounded.error, wanted.power};
+    PackedLinear packed = packed_linear(linear.key, rounded.matrix, products_.threads());
+    substitutes_.add(linear, weight_matrix(linear.key, packed));
+    return {linear.key, std::move(packed), linear.out(), rounded.error, wanted.power};
   }
 
   ModelPart& block_;
@@ -247,7 +247,8 @@ QuantizedLinear quantize_head(ModelPart& ends, Backend& backend, TwoPaths& paths
   wanted.product = {};  // as large as the head
   Rounding::Result rounded =
       Rounding(products, hessian, wanted.weights.view()).run(groups, options.sweeps);
-  return {head.key, std::move(rounded.matrix), head.out(), rounded.error, wanted.power};
+  return {head.key, packed_linear(head.key, std::move(rounded.matrix), products.threads()),
+          head.out(), rounded.error, wanted.power};
 }
 
 }  // namespace bl

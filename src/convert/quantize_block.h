@@ -7,6 +7,7 @@
 #include "convert/bit_plan.h"
 #include "convert/block_model.h"
 #include "convert/linear_rounder.h"
+#include "convert/packed_tensors.h"
 
 namespace bl {
 
@@ -20,7 +21,7 @@ struct QuantizeOptions {
 
 struct QuantizedLinear {
   std::string key;
-  QuantizedMatrix matrix;
+  PackedLinear packed;
   std::int64_t out = 0;  // without padding
   double error = 0.0;    // the loss per token against the wanted output, after the sweeps
   double power = 0.0;    // the mean square of the wanted output, for a relative error

@@ -25,7 +25,51 @@ std::int64_t stored_bits(const GroupList& groups, std::int64_t in, std::int64_t 
   return bits;
 }
 
-Exl2Tensors pack_exl2(const RoundedMatrix& matrix) {
+namespace {
+
+// 32 slots of a group: their codes and the words that these become, each [rows, out].
+struct PackedRun {
+  const std::uint8_t* codes;
+  std::uint32_t* words;
+  int bits;
+};
+
+// Packs some columns, for which a compiler vectorizes the loops over 32 of them. The words are
+// still zero.
+void pack_columns(const PackedRun& run, std::int64_t out, std::int64_t first, std::int64_t end) {
+  for (int slot = 0; slot < kCodesPerRun; ++slot) {
+    const int shift = slot * run.bits % 32;
+    const std::uint8_t* codes = run.codes + slot * out;
+    std::uint32_t* words = run.words + slot * run.bits / 32 * out;
+    for (std::int64_t at = first; at < end; at += 32) {
+      for (std::int64_t c = at; c < at + 32; ++c) words[c] |= std::uint32_t{codes[c]} << shift;
+    }
+    if (shift + run.bits <= 32) continue;
+    words += out;  // the codes straddle two words
+    for (std::int64_t at = first; at < end; at += 32) {
+      for (std::int64_t c = at; c < at + 32; ++c) {
+        words[c] |= std::uint32_t{codes[c]} >> (32 - shift);
+      }
+    }
+  }
+}
+
+void pack_runs(const std::vector<PackedRun>& runs, std::int64_t out, const HostThreads& threads) {
+  constexpr std::int64_t kColumns = 512;  // whose codes and words stay in a cache
+  BL_CHECK(out % 32 == 0);
+  threads.parallel(std::ssize(runs), 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      for (std::int64_t first = 0; first < out; first += kColumns) {
+        pack_columns(runs[static_cast<std::size_t>(r)], out, first,
+                     std::min(out, first + kColumns));
+      }
+    }
+  });
+}
+
+}  // namespace
+
+Exl2Tensors pack_exl2(const RoundedMatrix& matrix, const HostThreads& threads) {
   Exl2Tensors tensors;
   const std::int64_t out = matrix.out;
   tensors.q_scale_max = matrix.scale_max;
@@ -42,18 +86,21 @@ Exl2Tensors pack_exl2(const RoundedMatrix& matrix) {
   for (const SlotGroup& group : matrix.groups) words += group.bits * group.slots / kCodesPerRun;
   tensors.q_weight.assign(static_cast<std::size_t>(words * out), 0);
   std::int64_t word = 0;
+  std::vector<PackedRun> runs;
   const std::uint8_t* codes = matrix.codes.data();
   for (const SlotGroup& group : matrix.groups) {
     BL_CHECK(word <= UINT16_MAX);
     tensors.q_groups.push_back(static_cast<std::uint16_t>(group.bits));
     tensors.q_groups.push_back(static_cast<std::uint16_t>(word));
-    for (std::int64_t r = 0; r < group.slots; ++r) {
-      for (std::int64_t c = 0; c < out; ++c) {
-        write_code(tensors.q_weight.data() + word * out + c, out, r, group.bits, *codes++);
-      }
+    BL_CHECK(group.slots % kCodesPerRun == 0);
+    for (std::int64_t r = 0; r < group.slots; r += kCodesPerRun) {
+      const std::int64_t row = word + r / kCodesPerRun * group.bits;
+      runs.push_back({codes, tensors.q_weight.data() + row * out, group.bits});
+      codes += kCodesPerRun * out;
     }
     word += group.bits * group.slots / kCodesPerRun;
   }
+  pack_runs(runs, out, threads);
   return tensors;
 }
 
@@ -74,7 +121,7 @@ std::vector<std::uint16_t> group_values(int bits, std::uint16_t scale_max) {
 
 }  // namespace
 
-std::vector<std::uint16_t> decoded_rows(const RoundedMatrix& matrix) {
+std::vector<std::uint16_t> decoded_rows(const RoundedMatrix& matrix, const HostThreads& threads) {
   constexpr std::int64_t kColumns = 32;  // whose rows stay in a cache from slot to slot
   BL_CHECK(matrix.out % kColumns == 0);
   std::vector<std::vector<std::uint16_t>> values;
@@ -82,7 +129,7 @@ std::vector<std::uint16_t> decoded_rows(const RoundedMatrix& matrix) {
     values.push_back(group_values(matrix.groups[g].bits, matrix.scale_max[g]));
   }
   std::vector<std::uint16_t> rows(static_cast<std::size_t>(matrix.in * matrix.out));
-  for (std::int64_t first = 0; first < matrix.out; first += kColumns) {
+  const auto decode = [&](std::int64_t first) {
     std::uint16_t* const to = rows.data() + first * matrix.in;
     std::int64_t slot = 0;
     for (std::size_t g = 0; g < matrix.groups.size(); ++g) {
@@ -98,7 +145,10 @@ std::vector<std::uint16_t> decoded_rows(const RoundedMatrix& matrix) {
         }
       }
     }
-  }
+  };
+  threads.parallel(matrix.out, kColumns, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t first = begin; first < end; first += kColumns) decode(first);
+  });
   return rows;
 }
 

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "convert/host_threads.h"
 #include "format/weight_matrix.h"
 #include "ops/fitting.h"
 
@@ -36,10 +37,12 @@ struct Exl2Tensors {
   std::vector<std::uint16_t> q_scale_max;  // [groups]
   std::vector<std::int32_t> q_invperm;     // [in]
 };
-Exl2Tensors pack_exl2(const RoundedMatrix& matrix);
+Exl2Tensors pack_exl2(const RoundedMatrix& matrix,
+                      const HostThreads& threads = HostThreads(nullptr));
 
 // The weights as every reader of EXL2 decodes them: binary16 bits [out, in] in channel order, the
 // layout of a plain linear.
-std::vector<std::uint16_t> decoded_rows(const RoundedMatrix& matrix);
+std::vector<std::uint16_t> decoded_rows(const RoundedMatrix& matrix,
+                                        const HostThreads& threads = HostThreads(nullptr));
 
 }  // namespace bl

@@ -9,14 +9,25 @@ Rounding::Rounding(Products& products, const OrderedHessian& hessian, const Tens
   BL_CHECK(wanted.rows() == std::ssize(hessian.perm) && wanted.columns() % 32 == 0);
 }
 
+RoundArgs Rounding::args_of(const GroupList& groups, const GridRules& rules) const {
+  return {.groups = groups,
+          .rules = rules,
+          .h = hessian_.h.view(),
+          .u_transposed = hessian_.u_transposed.view(),
+          .importance = hessian_.importance.view(),
+          .wanted = wanted_};
+}
+
 RoundResult Rounding::run(const GroupList& groups, const GridRules& rules, int sweeps) {
-  return products_.ops().round({.groups = groups,
-                                .rules = rules,
-                                .h = hessian_.h.view(),
-                                .u_transposed = hessian_.u_transposed.view(),
-                                .importance = hessian_.importance.view(),
-                                .wanted = wanted_,
-                                .sweeps = sweeps});
+  RoundArgs args = args_of(groups, rules);
+  args.sweeps = sweeps;
+  return products_.ops().round(args);
+}
+
+std::vector<double> Rounding::slot_errors(const GroupList& groups) {
+  RoundArgs args = args_of(groups, Exl2GridRules());
+  args.only_errors = true;
+  return products_.ops().round(args).slot_errors;
 }
 
 SlotCodes Rounding::slot_codes(const GroupList& groups, RoundResult& result) const {

@@ -27,12 +27,16 @@ class Rounding {
   // For EXL2.
   using Result = Rounded<RoundedMatrix>;
   Result run(const GroupList& groups, int sweeps);
+  // Rounded::slot_errors alone, for EXL2.
+  std::vector<double> slot_errors(const GroupList& groups);
   // In the terms of FittingOps, for any format.
   RoundResult run(const GroupList& groups, const GridRules& rules, int sweeps);
   // The matrix of these codes, which are taken out of `result`.
   SlotCodes slot_codes(const GroupList& groups, RoundResult& result) const;
 
  private:
+  RoundArgs args_of(const GroupList& groups, const GridRules& rules) const;
+
   Products& products_;
   const OrderedHessian& hessian_;
   TensorView wanted_;

@@ -95,11 +95,12 @@ using GridRules = std::variant<Exl2GridRules, GptqGridRules>;
 struct RoundArgs {
   std::span<const SlotGroup> groups;
   GridRules rules;
-  TensorView h;             // as in FactoredHessian
-  TensorView u_transposed;  // as in FactoredHessian
-  TensorView importance;    // as in FactoredHessian
-  TensorView wanted;        // [in, out] in slot order, contiguous; `out` is a multiple of 32
-  int sweeps = 0;           // passes of coordinate descent after GPTQ
+  TensorView h;              // as in FactoredHessian
+  TensorView u_transposed;   // as in FactoredHessian
+  TensorView importance;     // as in FactoredHessian
+  TensorView wanted;         // [in, out] in slot order, contiguous; `out` is a multiple of 32
+  int sweeps = 0;            // passes of coordinate descent after GPTQ
+  bool only_errors = false;  // codes and scales of the result may be left out
 };
 
 // All in host memory.

@@ -316,6 +316,37 @@ TEST_P(FittingOpsOf, FactorHessians) {
   }
 }
 
+// Sizes whose halves take several stripes of a card. Uᵀ · U · H is the identity, by its product
+// with a vector.
+TEST_P(FittingOpsOf, FactorLargeHessians) {
+  for (const std::int64_t n : {832, 1300}) {
+    const auto size = static_cast<std::size_t>(n);
+    const Tensor sum = products_->zeros(n, n);
+    products_->add_upper_gram(sum.view(), random(n / 4, n));
+    const std::vector<std::int32_t> perm = scattered(n);
+    const auto factored =
+        ops().factor({.sum = sum.view(), .perm = perm, .tokens = 1.0 * n, .damping = 0.125});
+    ASSERT_TRUE(factored.has_value()) << n;
+    const Values h = get(factored->h.view()), u = get(factored->u_transposed.view());
+    const Values probe = normal(n);
+    std::vector<double> hv(size, 0.0), uhv(size, 0.0), result(size, 0.0);
+    for (std::size_t i = 0; i < size; ++i) {
+      for (std::size_t j = 0; j < size; ++j) hv[i] += 1.0 * h[i * size + j] * probe[j];
+    }
+    for (std::size_t i = 0; i < size; ++i) {
+      for (std::size_t r = 0; r <= i; ++r) uhv[r] += u[i * size + r] * hv[i];
+      for (std::size_t r = i + 1; r < size; ++r) ASSERT_EQ(u[i * size + r], 0.0f);
+    }
+    for (std::size_t i = 0; i < size; ++i) {
+      for (std::size_t r = 0; r <= i; ++r) result[i] += u[i * size + r] * uhv[r];
+      ASSERT_NEAR(result[i], probe[i], 1e-3) << n << ": " << i;
+    }
+    const auto again =
+        ops().factor({.sum = sum.view(), .perm = perm, .tokens = 1.0 * n, .damping = 0.125});
+    EXPECT_EQ(get(again->u_transposed.view()), u) << n;
+  }
+}
+
 TEST_P(FittingOpsOf, FindThatAHessianIsNotPositiveDefinite) {
   Values sum(64 * 64, 0.0f);
   for (std::size_t i = 0; i < 64; ++i) sum[i * 64 + i] = i == 50 ? -1.0f : 1.0f;

@@ -93,6 +93,9 @@ TEST_F(FittingRound, OfExl2IsThatOfTheHost) {
 TEST_F(FittingRound, OfExl2WithOneWidth) {
   const Problem p = make_problem(192, 224, 4);
   for (const int bits : {2, 4, 6}) compare_exl2(p, uniform_groups(bits, 64, 192), 1);
+  Case card(*on_card_, p, {}, 224);
+  const GroupList groups = uniform_groups(3, 64, 192);
+  EXPECT_EQ(card.rounding.slot_errors(groups), card.rounding.run(groups, 0).slot_errors);
 }
 
 TEST_F(FittingRound, OfGptqIsThatOfTheHost) {

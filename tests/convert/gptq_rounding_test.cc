@@ -87,11 +87,12 @@ TEST_F(GptqRounding, ReadersDecodeWhatRoundingSays) {
     const OrderedHessian hessian = hessian_of(p, layout);
     const GptqRounded m =
         round_gptq(products_, hessian, wanted_of(p, hessian).view(), layout, 1).matrix;
-    std::map<std::string, std::vector<std::byte>> bytes;
+    const std::vector<PackedTensor> tensors = packed_tensors("m", m);
+    std::map<std::string, std::span<const std::byte>> bytes;
     std::vector<TensorPlan> plans;
-    for (PackedTensor& tensor : packed_tensors("m", m)) {
-      bytes[tensor.plan.name] = std::move(tensor.bytes);
-      plans.push_back(std::move(tensor.plan));
+    for (const PackedTensor& tensor : tensors) {
+      bytes[tensor.plan.name] = tensor.bytes;
+      plans.push_back(tensor.plan);
     }
     SafetensorsWriter writer(folder / "m.safetensors", std::move(plans));
     for (const TensorPlan& plan : writer.tensors()) writer.write(bytes.at(plan.name));

@@ -6,11 +6,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <random>
 #include <vector>
 
 #include "backend/registry.h"
 #include "convert/scale_search.h"
+#include "format/bit_codec.h"
 #include "format/dequantize.h"
 #include "format/exl2_scale.h"
 #include "rounding_problem.h"
@@ -63,7 +65,9 @@ TEST_P(RoundingTest, SweepsLowerTheLossToAnOptimumOfEveryCode) {
   const Tensor wanted = in_slot_order(products_, p.weight.view(), hessian.perm, 64);
   Rounding rounding(products_, hessian, wanted.view());
   const GroupList groups = uniform_groups(GetParam(), 64, 128);
-  const double before = rounding.run(groups, 0).error;
+  const Rounding::Result first = rounding.run(groups, 0);
+  const double before = first.error;
+  EXPECT_EQ(rounding.slot_errors(groups), first.slot_errors);
   const Rounding::Result result = rounding.run(groups, 30);
   EXPECT_LT(result.error, before);
   const double loss = loss_of(result.matrix, hessian.h.view(), wanted.view());
@@ -133,6 +137,40 @@ TEST_P(RoundingTest, PackedTensorsDecodeToItsOwnMatrix) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Widths, RoundingTest, testing::Values(2, 3, 4, 6));
+
+// More columns than are packed together, and every width.
+TEST(PackExl2, ReadersFindEveryCode) {
+  RoundedMatrix m;
+  m.out = 1056;
+  m.groups = {{8, 32}, {6, 64}, {5, 32}, {4, 32}, {3, 96}, {2, 32}};
+  for (const SlotGroup& group : m.groups) m.in += group.slots;
+  m.perm.resize(static_cast<std::size_t>(m.in));
+  std::iota(m.perm.begin(), m.perm.end(), 0);
+  std::mt19937 random(5);
+  for (const SlotGroup& group : m.groups) {
+    for (std::int64_t i = 0; i < group.slots * m.out; ++i) {
+      m.codes.push_back(static_cast<std::uint8_t>(random() & code_mask(group.bits)));
+    }
+  }
+  m.scale_codes.assign(m.groups.size() * static_cast<std::size_t>(m.out), 7);
+  m.scale_max.assign(m.groups.size(), 0x3c00);
+  ThreadPool pool(3);
+  for (ThreadPool* threads : {static_cast<ThreadPool*>(nullptr), &pool}) {
+    const Exl2Tensors packed = pack_exl2(m, HostThreads(threads));
+    const std::uint8_t* code = m.codes.data();
+    const std::uint32_t* words = packed.q_weight.data();
+    for (const SlotGroup& group : m.groups) {
+      for (std::int64_t slot = 0; slot < group.slots; ++slot) {
+        for (std::int64_t c = 0; c < m.out; ++c) {
+          ASSERT_EQ(read_code(words + c, m.out, slot, group.bits), *code++) << group.bits;
+        }
+      }
+      words += group.bits * group.slots / kCodesPerRun * m.out;
+    }
+    EXPECT_EQ(words, packed.q_weight.data() + packed.q_weight.size());
+    EXPECT_EQ(decoded_rows(m, HostThreads(threads)), decoded_rows(m));
+  }
+}
 
 class ScaleSearch : public testing::Test {
  protected:

@@ -118,6 +118,7 @@ __global__ void __launch_bounds__(kRowThreads)
   const float* left = a[row];
   const float* right = b[perm != nullptr ? perm[row] : row];
   double sum = 0.0;
+#pragma unroll 8
   for (std::int64_t c = threadIdx.x; c < columns; c += kRowThreads) {
     sum += static_cast<double>(left[c]) * right[c];
   }
@@ -133,6 +134,7 @@ __global__ void __launch_bounds__(kRowThreads)
   pdl_wait();
   const std::int64_t row = blockIdx.x;
   double sum = 0.0;
+#pragma unroll 8
   for (std::int64_t c = threadIdx.x; c < columns; c += kRowThreads) {
     const float error = values[row][c] - wanted[row][c];
     sum += static_cast<double>(error) * residual[row][c];

@@ -2,11 +2,12 @@
 
 #include <algorithm>
 
+#include "backend/cuda/device/cuda_check.h"
 #include "backend/cuda/device/each_element.cuh"
 #include "backend/cuda/device/launch.cuh"
 #include "backend/cuda/device/row_view.cuh"
 #include "backend/cuda/fitting/factor_size.h"
-#include "backend/cuda/fitting/product_f64.h"
+#include "backend/cuda/gemm/gemm_state.h"
 
 namespace bl::cuda {
 namespace {
@@ -57,12 +58,12 @@ struct StoreUTransposed {
   }
 };
 
+// A block of a lower triangle, which takes in the inverse of its Cholesky factor.
 struct DiagonalBlock {
   double* block;  // its first element; rows lie n apart
   std::int64_t n;
-  int width;        // up to kBlock
-  double* inverse;  // [kBlock, kBlock], zero above the diagonal and outside
-  int* failed;      // becomes 1 where a pivot is not positive
+  int width;    // up to kBlock
+  int* failed;  // becomes 1 where a pivot is not positive
 };
 
 // Replaces the lower triangle in shared memory by its Cholesky factor. Returns false where a pivot
@@ -120,115 +121,194 @@ __global__ void __launch_bounds__(kThreads) diagonal_block_kernel(DiagonalBlock 
   for (int index = static_cast<int>(threadIdx.x); index < block.width * block.width;
        index += kThreads) {
     const int i = index / block.width, j = index % block.width;
-    if (j <= i) block.block[i * block.n + j] = l[i][j];
-  }
-  for (int index = static_cast<int>(threadIdx.x); index < kBlock * kBlock; index += kThreads) {
-    block.inverse[index] = inverse[index / kBlock][index % kBlock];
+    block.block[i * block.n + j] = inverse[i][j];  // also the zeros above the diagonal
   }
 }
 
-struct CopyBlock {
-  double* to;
-  std::int64_t n;
-  const double* inverse;
-  __device__ void operator()(std::int64_t i, std::int64_t j) const {
-    to[i * n + j] = inverse[i * kBlock + j];
+// A part of a matrix of doubles on the card; rows lie `stride` elements apart.
+struct Part {
+  double* data = nullptr;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  std::int64_t stride = 0;
+  Part row_range(std::int64_t first, std::int64_t count) const {
+    return {data + first * stride, count, columns, stride};
+  }
+  Part column_range(std::int64_t first, std::int64_t count) const {
+    return {data + first, rows, count, stride};
   }
 };
 
-// A lower triangle of n x n doubles, and the inverses of its diagonal blocks.
+// A lower triangle of n x n doubles, which becomes the inverse of its Cholesky factor.
+//
+// Halves are handled one after the other. With the triangle [A, 0; B, C] and X = L⁻¹ of A, the
+// panel below A is L₂₁ = B · Xᵀ, C − L₂₁ · L₂₁ᵀ is left of C, and with Y, the inverse of the factor
+// of that, the inverse is [X, 0; −Y · L₂₁ · X, Y]. Nearly all of it is large products.
 class Triangle {
  public:
   Triangle(FittingDevice& device, std::int64_t n)
       : device_(device),
         n_(n),
         a_(device.take_array<double>(n * n)),
-        inverses_(device.take_array<double>(factor_blocks(n) * kBlock * kBlock)),
-        stripe_(device.take_array<double>(kBlock * n)),
+        stripe_(device.take_array<double>(kFactorStripe * n)),
         failed_(device.take_array<int>(1)) {}
 
   double* data() { return a_.get(); }
 
-  // Replaces it by its Cholesky factor; false where a pivot is not positive.
-  bool factor() {
+  // Returns false where a pivot is not positive; the triangle is then of no use. What is above the
+  // diagonal becomes zero.
+  bool factor_and_invert() {
     BL_CUDA_CHECK(cudaMemsetAsync(failed_.get(), 0, sizeof(int), device_.stream()));
-    for (std::int64_t begin = 0; begin < n_; begin += kBlock) factor_columns(begin);
+    invert_range(0, n_);
     int failed = 0;
     device_.download(&failed, failed_.get(), sizeof failed);
     return failed == 0;
   }
 
-  // Replaces the factor by its inverse. What is above the diagonal holds nothing.
-  void invert() {
-    for (std::int64_t begin = 0; begin < n_; begin += kBlock) invert_rows(begin);
-  }
-
  private:
-  DoubleRows at(std::int64_t row, std::int64_t column) {
-    return {a_.get() + row * n_ + column, n_};
-  }
-  DoubleRows inverse_of(std::int64_t begin) {
-    return {inverses_.get() + begin / kBlock * (kBlock * kBlock), kBlock};
-  }
-  std::int64_t width_of(std::int64_t begin) const {
-    return std::min<std::int64_t>(kBlock, n_ - begin);
+  Part part(std::int64_t row, std::int64_t column, std::int64_t rows, std::int64_t columns) {
+    return {a_.get() + row * n_ + column, rows, columns, n_};
   }
 
-  // Factors the diagonal block, solves for the panel below it and subtracts what the panel adds to
-  // the triangle behind.
-  void factor_columns(std::int64_t begin) {
-    const std::int64_t width = width_of(begin), below = n_ - begin - width;
-    const DiagonalBlock block{at(begin, begin).data, n_, static_cast<int>(width),
-                              inverse_of(begin).data, failed_.get()};
-    launch(shape_of(device_.context(), 1, kThreads), diagonal_block_kernel, block);
-    if (below == 0) return;
-    const DoubleRows panel = at(begin + width, begin);
-    multiply(device_, {.c = panel,
-                       .a = panel,
-                       .b = inverse_of(begin),
-                       .m = below,
-                       .n = width,
-                       .k = width,
-                       .b_transposed = true});
-    multiply(device_, {.c = at(begin + width, begin + width),
-                       .a = panel,
-                       .b = panel,
-                       .m = below,
-                       .n = below,
-                       .k = width,
-                       .alpha = -1.0,
-                       .beta = 1.0,
-                       .b_transposed = true,
-                       .lower = true});
+  // c = alpha · a · op(b) + beta · c.
+  struct Product {
+    Part c;
+    Part a;
+    Part b;
+    bool b_transposed = false;
+    double alpha = 1.0;
+    double beta = 0.0;
+  };
+  void multiply(const Product& p) {
+    gemm_state(device_.context())
+        .blas.run({.x = p.a.data,
+                   .w = p.b.data,
+                   .out = p.c.data,
+                   .tokens = p.c.rows,
+                   .columns = p.c.columns,
+                   .in = p.a.columns,
+                   .out_stride = p.c.stride,
+                   .out_scale = &p.alpha,
+                   .beta = &p.beta,
+                   .host_scales = true,
+                   .f64 = true,
+                   .x_stride = p.a.stride,
+                   .w_stride = p.b.stride,
+                   .w_transposed = !p.b_transposed},
+                  device_.stream());
   }
 
-  // Rows of the inverse X from those above: X_i = −L_ii⁻¹ · (L_i · X), and L_ii⁻¹ on the diagonal.
-  void invert_rows(std::int64_t begin) {
-    const std::int64_t width = width_of(begin);
-    const DoubleRows stripe{stripe_.get(), n_};
-    multiply(device_, {.c = stripe,
-                       .a = at(begin, 0),
-                       .b = at(0, 0),
-                       .m = width,
-                       .n = begin,
-                       .k = begin,
-                       .b_lower = true});
-    multiply(device_, {.c = at(begin, 0),
-                       .a = inverse_of(begin),
-                       .b = stripe,
-                       .m = width,
-                       .n = begin,
-                       .k = width,
-                       .alpha = -1.0});
-    for_each_element<1>(device_.context(), width, width,
-                        CopyBlock{at(begin, begin).data, n_, inverse_of(begin).data});
+  // Calls step(first, count) for the stripes of `length` rows or columns.
+  template <class Step>
+  static void each_stripe(std::int64_t length, const Step& step) {
+    for (std::int64_t first = 0; first < length; first += kFactorStripe) {
+      step(first, std::min<std::int64_t>(kFactorStripe, length - first));
+    }
+  }
+  template <class Step>
+  static void each_stripe_backwards(std::int64_t length, const Step& step) {
+    for (std::int64_t end = length; end > 0;) {
+      const std::int64_t first = (end - 1) / kFactorStripe * kFactorStripe;
+      step(first, end - first);
+      end = first;
+    }
+  }
+
+  Part stripe(std::int64_t rows, std::int64_t columns) {
+    return {stripe_.get(), rows, columns, columns};
+  }
+  void copy(const Part& to, const Part& from) {
+    const auto bytes = [](std::int64_t count) {
+      return static_cast<std::size_t>(count) * sizeof(double);
+    };
+    BL_CUDA_CHECK(cudaMemcpy2DAsync(to.data, bytes(to.stride), from.data, bytes(from.stride),
+                                    bytes(to.columns), static_cast<std::size_t>(to.rows),
+                                    cudaMemcpyDeviceToDevice, device_.stream()));
+  }
+  void clear(const Part& to) {
+    const std::size_t width = static_cast<std::size_t>(to.columns) * sizeof(double);
+    const std::size_t pitch = static_cast<std::size_t>(to.stride) * sizeof(double);
+    BL_CUDA_CHECK(cudaMemset2DAsync(to.data, pitch, 0, width, static_cast<std::size_t>(to.rows),
+                                    device_.stream()));
+  }
+
+  // b = b · xᵀ for a lower triangle x. Columns of the result need those of b up to their own.
+  void multiply_by_transposed(const Part& b, const Part& x) {
+    each_stripe_backwards(x.rows, [&](std::int64_t first, std::int64_t count) {
+      const std::int64_t end = first + count;
+      const Part product = stripe(b.rows, count);
+      multiply({.c = product,
+                .a = b.column_range(0, end),
+                .b = x.row_range(first, count).column_range(0, end),
+                .b_transposed = true});
+      copy(b.column_range(first, count), product);
+    });
+  }
+
+  // b = b · x for a lower triangle x. Columns of the result need those of b from their own on.
+  void multiply_by(const Part& b, const Part& x) {
+    each_stripe(x.rows, [&](std::int64_t first, std::int64_t count) {
+      const std::int64_t left = x.rows - first;
+      const Part product = stripe(b.rows, count);
+      multiply({.c = product,
+                .a = b.column_range(first, left),
+                .b = x.row_range(first, left).column_range(first, count)});
+      copy(b.column_range(first, count), product);
+    });
+  }
+
+  // b = −y · b for a lower triangle y. Rows of the result need those of b up to their own.
+  void multiply_from_left(const Part& b, const Part& y) {
+    each_stripe_backwards(y.rows, [&](std::int64_t first, std::int64_t count) {
+      const std::int64_t end = first + count;
+      const Part product = stripe(count, b.columns);
+      multiply({.c = product,
+                .a = y.row_range(first, count).column_range(0, end),
+                .b = b.row_range(0, end),
+                .alpha = -1.0});
+      copy(b.row_range(first, count), product);
+    });
+  }
+
+  // c −= l · lᵀ on and below the diagonal. Above it, near it, c holds nothing afterwards.
+  void subtract_square(const Part& c, const Part& l) {
+    each_stripe(c.rows, [&](std::int64_t first, std::int64_t count) {
+      const std::int64_t left = c.rows - first;
+      multiply({.c = c.row_range(first, left).column_range(first, count),
+                .a = l.row_range(first, left),
+                .b = l.row_range(first, count),
+                .b_transposed = true,
+                .alpha = -1.0,
+                .beta = 1.0});
+    });
+  }
+
+  void invert_range(std::int64_t begin, std::int64_t count) {
+    if (count <= kBlock) {
+      const DiagonalBlock block{part(begin, begin, count, count).data, n_, static_cast<int>(count),
+                                failed_.get()};
+      launch(shape_of(device_.context(), 1, kThreads), diagonal_block_kernel, block);
+      return;
+    }
+    // Powers of two, so that ranges have few different sizes.
+    std::int64_t half = kBlock;
+    while (2 * half < count) half *= 2;
+    const std::int64_t middle = begin + half, left = count - half;
+    const Part upper = part(begin, begin, half, half), lower = part(middle, middle, left, left);
+    const Part below = part(middle, begin, left, half);
+    invert_range(begin, half);
+    multiply_by_transposed(below, upper);
+    subtract_square(lower, below);
+    multiply_by(below, upper);
+    invert_range(middle, left);
+    multiply_from_left(below, lower);
+    clear(part(begin, middle, half, left));
   }
 
   FittingDevice& device_;
   std::int64_t n_;
   std::shared_ptr<double> a_;
-  std::shared_ptr<double> inverses_;
-  std::shared_ptr<double> stripe_;  // [kBlock, n]
+  std::shared_ptr<double> stripe_;  // of a product that takes the place of its factor
   std::shared_ptr<int> failed_;
 };
 
@@ -242,8 +322,7 @@ std::optional<FactoredHessian> factor(FittingDevice& device, const FactorArgs& a
   {
     Triangle triangle(device, n);
     for_each_element<1>(device.context(), n, n, StoreReversed{h, triangle.data(), n});
-    if (!triangle.factor()) return std::nullopt;
-    triangle.invert();
+    if (!triangle.factor_and_invert()) return std::nullopt;
     result.u_transposed = device.matrix({n, n});
     result.importance = device.matrix({n});
     for_each_element<1>(

@@ -42,6 +42,7 @@ class MatrixRounding {
       result.error = 0.0;
       for (const double loss : sums()) result.error += loss;
     }
+    if (args_.only_errors) return result;
     download(codes_.get(), in_ * out_, result.codes);
     download(column_codes_.get(), std::ssize(groups_) * out_, result.column_codes);
     download(scales_.get(), std::ssize(groups_) * (per_column_ ? out_ : 1), result.scales);

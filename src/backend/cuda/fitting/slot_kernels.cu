@@ -12,8 +12,59 @@ __device__ __forceinline__ std::int64_t own_column() {
   return std::int64_t{blockIdx.x} * kGridColumns + threadIdx.x;
 }
 
-// What a lane has left for the later slots of its run.
+// A CTA is a warp, and a lane has a column.
+static_assert(kGridColumns == 32);
+
+// What a lane begins the slots of its run with and, where it is done with them, has left for the
+// later ones.
 using RunColumns = float[kRunSlots][kGridColumns];
+
+// Reads all that the lane begins with at once, since no slot could hide that time.
+__device__ __forceinline__ void read_run(RunColumns& columns, const SlotMatrices& m,
+                                         const SlotRun& run, std::int64_t column) {
+  const float* work = m.work + run.first * m.out + column;
+#pragma unroll 8
+  for (int k = 0; k < run.slots; ++k) columns[k][threadIdx.x] = work[k * m.out];
+}
+
+// Factors between the slots of a run, row by row. The next row is on its way while the lanes work
+// with the one in shared memory.
+class FactorRows {
+ public:
+  __device__ FactorRows(const SlotFactors& factors, const SlotRun& run)
+      : next_(factors.data + run.first * factors.stride + run.first),
+        stride_(factors.stride),
+        slots_(run.slots),
+        left_(run.slots) {
+    read();
+  }
+  // Puts the next row into `row`, of kRunSlots elements in shared memory.
+  __device__ void take(float* row) {
+    __syncwarp();  // All lanes are done with the row before.
+#pragma unroll
+    for (int i = 0; i < kParts; ++i) row[i * 32 + threadIdx.x] = ahead_[i];
+    __syncwarp();
+    read();
+  }
+
+ private:
+  static constexpr int kParts = kRunSlots / 32;
+  __device__ void read() {
+    if (left_-- <= 0) return;
+#pragma unroll
+    for (int i = 0; i < kParts; ++i) {
+      const int slot = i * 32 + static_cast<int>(threadIdx.x);
+      ahead_[i] = slot < slots_ ? next_[slot] : 0.0f;
+    }
+    next_ += stride_;
+  }
+
+  const float* next_;
+  std::int64_t stride_;
+  int slots_;
+  int left_;
+  float ahead_[kParts] = {};
+};
 
 // value + factor · Σ row[j] · column[j] for j < count, in the order of j.
 __device__ __forceinline__ float add_earlier(float value, float factor, const float* row,
@@ -26,15 +77,18 @@ __device__ __forceinline__ float add_earlier(float value, float factor, const fl
 template <class Group>
 __global__ void __launch_bounds__(kGridColumns)
     round_slots_kernel(SlotMatrices m, SlotFactors u, SlotRun run, Group group, float* errors) {
-  __shared__ RunColumns earlier;
+  __shared__ RunColumns earlier;  // each slot's wanted value, then its error
+  __shared__ float row[kRunSlots];
   pdl_trigger();
   pdl_wait();
   const std::int64_t column = own_column();
   const ColumnGrid grid = group.grid(column);
+  read_run(earlier, m, run, column);
+  FactorRows rows(u, run);
   for (int k = 0; k < run.slots; ++k) {
     const std::int64_t at = (run.first + k) * m.out + column;
-    const float* row = u.data + (run.first + k) * u.stride + run.first;
-    const float wanted = add_earlier(m.work[at], -1.0f, row, earlier, k);
+    rows.take(row);
+    const float wanted = add_earlier(earlier[k][threadIdx.x], -1.0f, row, earlier, k);
     const float code = grid.clamped(grid.scale > 0.0f ? wanted / grid.scale : 0.0f);
     const float value = grid.value(code);
     const float error = (wanted - value) * (1.0f / row[k]);
@@ -104,15 +158,18 @@ template <class Group>
 __global__ void __launch_bounds__(kGridColumns)
     change_codes_kernel(SlotMatrices m, SlotFactors h, SlotRun run, Group group, float* changes,
                         float* total) {
-  __shared__ RunColumns earlier;
+  __shared__ RunColumns earlier;  // each slot's gradient, then the change of its value
+  __shared__ float row[kRunSlots];
   pdl_trigger();
   pdl_wait();
   const std::int64_t column = own_column();
   const ColumnGrid grid = group.grid(column);
+  read_run(earlier, m, run, column);
+  FactorRows rows(h, run);
   for (int k = 0; k < run.slots; ++k) {
     const std::int64_t at = (run.first + k) * m.out + column;
-    const float* row = h.data + (run.first + k) * h.stride + run.first;
-    const float gradient = add_earlier(m.work[at], 1.0f, row, earlier, k);
+    rows.take(row);
+    const float gradient = add_earlier(earlier[k][threadIdx.x], 1.0f, row, earlier, k);
     const float before = m.values[at];
     float change = 0.0f;
     if (grid.scale > 0.0f) {

@@ -121,13 +121,16 @@ const BlasLt::Plan& BlasLt::plan(const BlasGemm& p) {
       std::min({alignment_of(p.w), alignment_of(p.x), alignment_of(p.out)});
   const std::int64_t x_stride = p.x_stride > 0 ? p.x_stride : p.x_transposed ? p.tokens : p.in;
   const std::int64_t w_stride = p.w_stride > 0 ? p.w_stride : p.w_transposed ? p.columns : p.in;
-  const Key key{p.type,       p.out_type, alignment, p.tokens,       p.columns,      p.in,
-                p.out_stride, x_stride,   w_stride,  p.x_transposed, p.w_transposed, p.host_scales};
+  const Key key{p.type,         p.out_type,    alignment, p.tokens, p.columns,
+                p.in,           p.out_stride,  x_stride,  w_stride, p.x_transposed,
+                p.w_transposed, p.host_scales, p.f64};
   auto [at, fresh] = plans_.try_emplace(key);
   if (!fresh) return *at->second;
   const Library& l = *library_;
   auto plan = std::make_unique<Plan>(l);
-  check(l.desc_create(&plan->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate");
+  check(l.desc_create(&plan->desc, p.f64 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
+                      p.f64 ? CUDA_R_64F : CUDA_R_32F),
+        "cublasLtMatmulDescCreate");
   const cublasOperation_t turn_w = p.w_transposed ? CUBLAS_OP_N : CUBLAS_OP_T;
   const cublasOperation_t turn_x = p.x_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
   const cublasLtPointerMode_t scales =
@@ -138,17 +141,18 @@ const BlasLt::Plan& BlasLt::plan(const BlasGemm& p) {
         "transpose of x");
   check(l.desc_set(plan->desc, CUBLASLT_MATMUL_DESC_POINTER_MODE, &scales, sizeof scales),
         "pointer mode");
+  const cudaDataType_t type = p.f64 ? CUDA_R_64F : type_of(p.type);
+  const cudaDataType_t out_type = p.f64 ? CUDA_R_64F : type_of(p.out_type);
   const auto in = static_cast<std::uint64_t>(p.in);
   const auto columns = static_cast<std::uint64_t>(p.columns);
   const auto tokens = static_cast<std::uint64_t>(p.tokens);
-  check(l.layout_create(&plan->a, type_of(p.type), p.w_transposed ? columns : in,
+  check(l.layout_create(&plan->a, type, p.w_transposed ? columns : in,
                         p.w_transposed ? in : columns, w_stride),
         "layout of w");
-  check(l.layout_create(&plan->b, type_of(p.type), p.x_transposed ? tokens : in,
-                        p.x_transposed ? in : tokens, x_stride),
+  check(l.layout_create(&plan->b, type, p.x_transposed ? tokens : in, p.x_transposed ? in : tokens,
+                        x_stride),
         "layout of x");
-  check(l.layout_create(&plan->c, type_of(p.out_type), columns, tokens, p.out_stride),
-        "layout of out");
+  check(l.layout_create(&plan->c, out_type, columns, tokens, p.out_stride), "layout of out");
   cublasLtMatmulPreference_t preference = nullptr;
   check(l.preference_create(&preference), "cublasLtMatmulPreferenceCreate");
   const std::size_t bytes = kBlasWorkspaceBytes;

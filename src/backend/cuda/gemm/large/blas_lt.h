@@ -13,7 +13,7 @@
 namespace bl::cuda {
 
 // out[tokens, columns] (row_stride) = out_scale · x[tokens, in] · wᵀ + beta · out, with w [columns,
-// in]; F32 sums. F32 inputs are multiplied in F32, not in TF32.
+// in]; F32 sums. F32 inputs are multiplied in F32, not in TF32. With `f64`, everything is F64.
 struct BlasGemm {
   DType type = DType::kF16;  // of x and w: F32, F16 or BF16
   const void* x = nullptr;
@@ -24,9 +24,10 @@ struct BlasGemm {
   std::int64_t columns = 0;
   std::int64_t in = 0;
   std::int64_t out_stride = 0;
-  const float* out_scale = nullptr;  // device memory, unless `host_scales`
-  const float* beta = nullptr;       // likewise
+  const void* out_scale = nullptr;  // F32 or, with `f64`, F64; device memory, unless `host_scales`
+  const void* beta = nullptr;       // likewise
   bool host_scales = false;
+  bool f64 = false;           // x, w, out and the scales, whatever the types say
   std::int64_t x_stride = 0;  // from row to row as given; 0: rows lie side by side
   std::int64_t w_stride = 0;  // likewise
   bool x_transposed = false;  // x is given as [in, tokens]
@@ -49,7 +50,7 @@ class BlasLt {
   struct Plan;
   // Types, alignment, sizes, strides and flags.
   using Key = std::tuple<DType, DType, std::uint32_t, std::int64_t, std::int64_t, std::int64_t,
-                         std::int64_t, std::int64_t, std::int64_t, bool, bool, bool>;
+                         std::int64_t, std::int64_t, std::int64_t, bool, bool, bool, bool>;
   const Plan& plan(const BlasGemm& gemm);
 
   std::unique_ptr<Library> library_;
