@@ -25,14 +25,16 @@ struct OuterSum {
 inline constexpr std::int64_t kOuterColumns = 48;
 inline constexpr std::int64_t kOuterTokens = 128;
 
-// to[r][c] −= factors[r] · step[c] for `rows` rows of a panel.
+// to[r][c] −= Σ_k factors[r][k] · steps[k][c] for `rows` rows of a panel, one k after the other.
 struct PanelUpdate {
   float* to = nullptr;  // rows `stride` apart
   std::int64_t stride = 0;
-  const float* factors = nullptr;  // `factor_stride` apart
+  const float* factors = nullptr;  // rows `factor_stride` apart
   std::int64_t factor_stride = 0;
   std::int64_t rows = 0;
-  const float* step = nullptr;
+  const float* steps = nullptr;  // rows `step_stride` apart
+  std::int64_t step_stride = 0;
+  std::int64_t count = 1;    // of steps
   std::int64_t columns = 0;  // a multiple of 16
 };
 

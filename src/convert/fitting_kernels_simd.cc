@@ -142,14 +142,46 @@ void update_rows(const RowsUpdate& update) {
   for (; row < update.rows; ++row) update_some_rows<1>(update, row);
 }
 
-void update_panel(const PanelUpdate& update) {
-  for (std::int64_t r = 0; r < update.rows; ++r) {
-    const float factor = update.factors[r * update.factor_stride];
-    float* to = update.to + r * update.stride;
-    for (std::int64_t c = 0; c < update.columns; c += kLanes) {
-      at(to + c).vector -= factor * at(update.step + c).vector;
+// Updates kRows rows of kVectors vectors, which stay in registers meanwhile.
+template <int kRows, int kVectors>
+void update_panel_block(const PanelUpdate& update, std::int64_t row, std::int64_t column) {
+  const float* factors = update.factors + row * update.factor_stride;
+  float* to = update.to + row * update.stride + column;
+  Floats values[kRows][kVectors];
+  for (int r = 0; r < kRows; ++r) {
+    for (int v = 0; v < kVectors; ++v)
+      values[r][v] = at(to + r * update.stride + v * kLanes).vector;
+  }
+  const float* step = update.steps + column;
+  for (std::int64_t k = 0; k < update.count; ++k, step += update.step_stride) {
+    for (int r = 0; r < kRows; ++r) {
+      const float factor = factors[r * update.factor_stride + k];
+      for (int v = 0; v < kVectors; ++v) values[r][v] -= factor * at(step + v * kLanes).vector;
     }
   }
+  for (int r = 0; r < kRows; ++r) {
+    for (int v = 0; v < kVectors; ++v)
+      at(to + r * update.stride + v * kLanes).vector = values[r][v];
+  }
+}
+
+template <int kVectors>
+void update_panel_columns(const PanelUpdate& update, std::int64_t column) {
+  constexpr int kRows = 4;
+  std::int64_t row = 0;
+  for (; row + kRows <= update.rows; row += kRows) {
+    update_panel_block<kRows, kVectors>(update, row, column);
+  }
+  for (; row < update.rows; ++row) update_panel_block<1, kVectors>(update, row, column);
+}
+
+void update_panel(const PanelUpdate& update) {
+  constexpr int kWide = kBlockVectors > 1 ? 4 : 1;  // vectors
+  std::int64_t column = 0;
+  for (; column + kWide * kLanes <= update.columns; column += kWide * kLanes) {
+    update_panel_columns<kWide>(update, column);
+  }
+  for (; column < update.columns; column += kLanes) update_panel_columns<1>(update, column);
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ using ColumnLanes = std::array<float, kPanelColumns>;
 struct GroupPanel {
   const float* weights = nullptr;
   std::int64_t stride = 0;
-  std::int64_t columns = 0;           // up to kPanelColumns
+  std::int64_t columns = 0;           // a multiple of 16, up to kPanelColumns
   std::span<const float> importance;  // [slots]
   int bits = 0;
 };
@@ -28,8 +28,8 @@ struct ColumnGrids {
   ColumnLanes zero{};   // whole numbers
 };
 
-// The weighted squared error of each column when its weights take the nearest values of its grid,
-// added up over the slots. Values are not rounded to binary16 here.
+// The weighted squared error of each column of the panel when its weights take the nearest values
+// of its grid, added up over the slots. Values are not rounded to binary16 here.
 void group_errors(const GroupPanel& panel, const ColumnGrids& grids, ColumnLanes& errors);
 
 }  // namespace bl

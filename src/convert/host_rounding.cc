@@ -2,9 +2,8 @@
 
 #include "convert/fitting_kernels.h"
 #include "convert/host_rounding_state.h"
+#include "convert/rounding_kernels.h"
 #include "format/bit_codec.h"
-#include "ops/grid_math.h"
-#include "tensor/float16.h"
 
 namespace bl {
 
@@ -45,6 +44,9 @@ TensorView step_of(RoundingState& state, const SlotBlock& block) {
 
 namespace {
 
+// Slots whose errors are passed on together to the rows behind them; 32 is a multiple of it.
+constexpr std::int64_t kRunSlots = 8;
+
 // GPTQ within one group and panel: rounds slot after slot and passes each error on to the rows of
 // the block that are still to come.
 class GroupPass {
@@ -55,57 +57,82 @@ class GroupPass {
   void run(std::size_t group, std::int64_t first_slot, const ColumnPanel& panel) {
     const SlotGroup& shape = state_.groups[group];
     grids_ = state_.grids.grids(group, panel);
-    for (std::int64_t k = first_slot; k < first_slot + shape.slots; ++k) {
-      round_slot(k, shape.bits, panel);
-      pass_on(k, panel);
+    const std::int64_t end = block_.first_slot + block_.slots;
+    for (std::int64_t k = first_slot; k < first_slot + shape.slots; k += kRunSlots) {
+      const std::int64_t behind = k + kRunSlots;
+      for (std::int64_t i = 0; i < kRunSlots; ++i) {
+        round_slot({k + i, i}, shape.bits, panel);
+        pass_on({k + i, i}, 1, {k + i + 1, behind}, panel);
+      }
+      pass_on({k, 0}, kRunSlots, {behind, end}, panel);
+      write_steps(k, panel);
     }
+    rounding_kernels().sum_squares({.errors = step(first_slot, panel),
+                                    .stride = block_.slots,
+                                    .columns = panel.columns,
+                                    .slots = shape.slots,
+                                    .sums = state_.panel_errors.data() +
+                                            panel.first / kPanelColumns * state_.in + first_slot});
   }
 
  private:
+  // A slot, and its place in the run.
+  struct RunSlot {
+    std::int64_t slot = 0;
+    std::int64_t place = 0;
+  };
+  struct SlotRange {
+    std::int64_t begin = 0;
+    std::int64_t end = 0;
+  };
+
   float* work(std::int64_t slot, const ColumnPanel& panel) {
     return state_.work.view().row<float>(slot) + panel.first;
   }
-
-  void round_slot(std::int64_t k, int bits, const ColumnPanel& panel) {
-    const auto last = static_cast<float>(code_mask(bits));
-    const float* wanted = work(k, panel);
-    float* values = state_.values.view().row<float>(k) + panel.first;
-    std::uint8_t* codes = state_.codes(k) + panel.first;
-    const float inverse_pivot = 1.0f / u_.row<const float>(k)[k];
-    float* step = step_of(state_, block_).row<float>(panel.first) + (k - block_.first_slot);
-    double sum = 0.0;
-    for (std::int64_t c = 0; c < panel.columns; ++c) {
-      const float scale = grids_.scale[static_cast<std::size_t>(c)];
-      const float zero = grids_.zero[static_cast<std::size_t>(c)];
-      const float exact = scale > 0.0f ? wanted[c] / scale : 0.0f;
-      const float code = round_even(std::clamp(exact, -zero, last - zero));
-      values[c] = half_to_float(float_to_half(code * scale));
-      codes[c] = static_cast<std::uint8_t>(static_cast<int>(code + zero));
-      error_[c] = (wanted[c] - values[c]) * inverse_pivot;
-      step[c * block_.slots] = error_[c];
-      sum += static_cast<double>(error_[c]) * error_[c];
-    }
-    state_.panel_errors[static_cast<std::size_t>(panel.first / kPanelColumns * state_.in + k)] =
-        sum;
+  // The place of a slot in state.step, in the first column of the panel.
+  float* step(std::int64_t slot, const ColumnPanel& panel) {
+    return step_of(state_, block_).row<float>(panel.first) + (slot - block_.first_slot);
   }
 
-  void pass_on(std::int64_t k, const ColumnPanel& panel) {
-    const std::int64_t rows = block_.first_slot + block_.slots - (k + 1);
-    if (rows == 0) return;
-    fitting_kernels().update_panel({.to = work(k + 1, panel),
+  void round_slot(const RunSlot& at, int bits, const ColumnPanel& panel) {
+    rounding_kernels().round_slot({.wanted = work(at.slot, panel),
+                                   .scale = grids_.scale.data(),
+                                   .zero = grids_.zero.data(),
+                                   .last = static_cast<float>(code_mask(bits)),
+                                   .inverse_pivot = 1.0f / u_.row<const float>(at.slot)[at.slot],
+                                   .columns = panel.columns,
+                                   .values = state_.values.view().row<float>(at.slot) + panel.first,
+                                   .codes = state_.codes(at.slot) + panel.first,
+                                   .errors = errors_[at.place]});
+  }
+
+  // Passes the errors of `count` slots on to a range of rows.
+  void pass_on(const RunSlot& first, std::int64_t count, const SlotRange& rows,
+               const ColumnPanel& panel) {
+    if (rows.begin >= rows.end) return;
+    fitting_kernels().update_panel({.to = work(rows.begin, panel),
                                     .stride = state_.work.view().row_stride,
-                                    .factors = u_.row<const float>(k + 1) + k,
+                                    .factors = u_.row<const float>(rows.begin) + first.slot,
                                     .factor_stride = u_.row_stride,
-                                    .rows = rows,
-                                    .step = error_,
+                                    .rows = rows.end - rows.begin,
+                                    .steps = errors_[first.place],
+                                    .step_stride = kPanelColumns,
+                                    .count = count,
                                     .columns = panel.columns});
+  }
+
+  void write_steps(std::int64_t first_slot, const ColumnPanel& panel) {
+    float* to = step(first_slot, panel);
+    for (std::int64_t c = 0; c < panel.columns; ++c, to += block_.slots) {
+      for (std::int64_t i = 0; i < kRunSlots; ++i) to[i] = errors_[i][c];
+    }
   }
 
   RoundingState& state_;
   const TensorView& u_;
   const SlotBlock& block_;
   ColumnGrids grids_;
-  float error_[kPanelColumns] = {};
+  float errors_[kRunSlots][kPanelColumns] = {};  // of a run of slots
 };
 
 }  // namespace

@@ -66,7 +66,7 @@ class BlockSweep {
                                     .factors = row + block_.first_slot,
                                     .factor_stride = 1,
                                     .rows = block_.slots,
-                                    .step = minus_delta_,
+                                    .steps = minus_delta_,
                                     .columns = panel_.columns});
   }
 

@@ -34,12 +34,20 @@ struct WeightRows {
   int next_step = 0;  // bytes to prefetch for every sixteen weights of a row
 };
 
-inline void write_value(const OutputView& output, std::int64_t row, std::int64_t column,
-                        float value) {
+// Writes Count columns of a row.
+template <int Count>
+[[gnu::always_inline]] inline void write_values(const OutputView& output, std::int64_t row,
+                                                std::int64_t column, const float* sums) {
   float* out = output.out + row * output.stride + column;
-  value *= output.multiplier;
-  if (output.bias != nullptr) value += output.bias[column];
-  *out = output.accumulate ? *out + value : value;
+  float values[Count];
+  for (int i = 0; i < Count; ++i) values[i] = sums[i] * output.multiplier;
+  if (output.bias != nullptr) {
+    for (int i = 0; i < Count; ++i) values[i] += output.bias[column + i];
+  }
+  if (output.accumulate) {
+    for (int i = 0; i < Count; ++i) values[i] = out[i] + values[i];
+  }
+  for (int i = 0; i < Count; ++i) out[i] = values[i];
 }
 
 struct BlockPlace {
@@ -47,12 +55,47 @@ struct BlockPlace {
   std::int64_t column = 0;
 };
 
+// Adds up the running sums of a block and writes them. All loops are unrolled: a sum whose place is
+// not known at compile time would keep all of them in memory.
+template <int Rows, int Columns>
+[[gnu::always_inline]] inline void write_block(const F32x16 (&sums)[Rows][Columns],
+                                               const OutputView& out, const BlockPlace& place) {
+  constexpr int kFours = Rows % 2 == 0 ? Columns / 4 * 4 : 0;  // columns that go four at a time
+  constexpr int kTwos = Rows % 2 == 0 ? Columns / 2 * 2 : 0;   // columns that go two at a time
+#pragma GCC unroll 8
+  for (int r = 0; r < Rows; ++r) {
+#pragma GCC unroll 8
+    for (int c = 0; c < kFours; c += 4) {
+      float four[4];
+      sum_four(sums[r][c], sums[r][c + 1], sums[r][c + 2], sums[r][c + 3], four);
+      write_values<4>(out, place.row + r, place.column + c, four);
+    }
+#pragma GCC unroll 8
+    for (int c = kTwos; c < Columns; ++c) {
+      const float one = sum(sums[r][c]);
+      write_values<1>(out, place.row + r, place.column + c, &one);
+    }
+  }
+#pragma GCC unroll 8
+  for (int c = kFours; c < kTwos; c += 2) {
+#pragma GCC unroll 8
+    for (int r = 0; r + 1 < Rows; r += 2) {
+      float four[4];
+      sum_four(sums[r][c], sums[r][c + 1], sums[r + 1][c], sums[r + 1][c + 1], four);
+      write_values<2>(out, place.row + r, place.column + c, four);
+      write_values<2>(out, place.row + r + 1, place.column + c, four + 2);
+    }
+  }
+}
+
 // Computes Rows × Columns dot products of length `in`.
 template <class Type, int Rows, int Columns>
 inline void dot_block(const WeightRows& w, std::int64_t in, const FloatRows& x,
                       const OutputView& out, const BlockPlace& place) {
   F32x16 sums[Rows][Columns];
+#pragma GCC unroll 8
   for (int r = 0; r < Rows; ++r) {
+#pragma GCC unroll 8
     for (int c = 0; c < Columns; ++c) sums[r][c] = F32x16::splat(0.0f);
   }
   const float* x_row = x.x + place.row * x.stride;
@@ -63,34 +106,27 @@ inline void dot_block(const WeightRows& w, std::int64_t in, const FloatRows& x,
       next += w.next_step;
     }
     F32x16 xs[Rows];
+#pragma GCC unroll 8
     for (int r = 0; r < Rows; ++r) xs[r] = F32x16::load(x_row + r * x.stride + k);
+#pragma GCC unroll 8
     for (int c = 0; c < Columns; ++c) {
       const F32x16 wc = Type::load(w.first + c * w.stride + k * Type::kBytes);
+#pragma GCC unroll 8
       for (int r = 0; r < Rows; ++r) sums[r][c] = fma(xs[r], wc, sums[r][c]);
     }
   }
   if (k < in) {
     const int left = static_cast<int>(in - k);
+#pragma GCC unroll 8
     for (int c = 0; c < Columns; ++c) {
       const F32x16 wc = Type::load_first(w.first + c * w.stride + k * Type::kBytes, left);
+#pragma GCC unroll 8
       for (int r = 0; r < Rows; ++r) {
         sums[r][c] = fma(F32x16::load_first(x_row + r * x.stride + k, left), wc, sums[r][c]);
       }
     }
   }
-  if constexpr (Rows == 4) {
-    for (int c = 0; c < Columns; ++c) {
-      float four[4];
-      sum_four(sums[0][c], sums[1][c], sums[2][c], sums[3][c], four);
-      for (int r = 0; r < 4; ++r) write_value(out, place.row + r, place.column + c, four[r]);
-    }
-    return;
-  }
-  for (int r = 0; r < Rows; ++r) {
-    for (int c = 0; c < Columns; ++c) {
-      write_value(out, place.row + r, place.column + c, sum(sums[r][c]));
-    }
-  }
+  write_block(sums, out, place);
 }
 
 // Multiplies `Columns` columns with all rows of x.
