@@ -324,8 +324,9 @@ TEST_P(FittingOpsOf, FactorLargeHessians) {
     const Tensor sum = products_->zeros(n, n);
     products_->add_upper_gram(sum.view(), random(n / 4, n));
     const std::vector<std::int32_t> perm = scattered(n);
-    const auto factored =
-        ops().factor({.sum = sum.view(), .perm = perm, .tokens = 1.0 * n, .damping = 0.125});
+    const FactorArgs args{
+        .sum = sum.view(), .perm = perm, .tokens = static_cast<double>(n), .damping = 0.125};
+    const auto factored = ops().factor(args);
     ASSERT_TRUE(factored.has_value()) << n;
     const Values h = get(factored->h.view()), u = get(factored->u_transposed.view());
     const Values probe = normal(n);
@@ -341,8 +342,7 @@ TEST_P(FittingOpsOf, FactorLargeHessians) {
       for (std::size_t r = 0; r <= i; ++r) result[i] += u[i * size + r] * uhv[r];
       ASSERT_NEAR(result[i], probe[i], 1e-3) << n << ": " << i;
     }
-    const auto again =
-        ops().factor({.sum = sum.view(), .perm = perm, .tokens = 1.0 * n, .damping = 0.125});
+    const auto again = ops().factor(args);
     EXPECT_EQ(get(again->u_transposed.view()), u) << n;
   }
 }

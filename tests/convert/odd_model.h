@@ -72,7 +72,8 @@ class OddModel {
     std::vector<PackedTensor> tensors;
     for (const TensorPlan& plan : plans_) {
       const auto bytes = std::as_bytes(std::span(values_.at(plan.name)));
-      tensors.push_back({plan, {bytes.begin(), bytes.end()}});
+      const auto own = std::make_shared<std::vector<std::byte>>(bytes.begin(), bytes.end());
+      tensors.push_back({plan, *own, own});
     }
     ModelFiles files;
     files.config = config_;
