@@ -22,8 +22,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Rows that are written at once, so that a step reads the weights once for all of them.
-constexpr std::int64_t kMostSequences = 64;
+// Rows that are written at once, so that a step reads the weights once for all of them; products of
+// the CPU take as many rows together. The rows of the defaults, 66, are fewer: a second batch of
+// two would take as many steps again.
+constexpr std::int64_t kMostSequences = 96;
+
+// How many of `rows` are written at once: as many in each batch.
+std::int64_t sequences_for(std::int64_t rows) {
+  const std::int64_t batches = (rows + kMostSequences - 1) / kMostSequences;
+  return (rows + batches - 1) / batches;
+}
 
 // What the rows depend on.
 Json describe(const SelfCalibration& asked) {
@@ -143,8 +151,10 @@ std::shared_ptr<const OpenedModel> writing_model(const SelfCalibration& asked) {
   return model;
 }
 
-// Loads the model for rows of `length` tokens: for as many at once as memory has room for.
-std::unique_ptr<ModelSession> load(const SelfCalibration& asked, std::int64_t length) {
+// Loads the model for this many rows of `length` tokens: for as many at once as memory has room
+// for.
+std::unique_ptr<ModelSession> load(const SelfCalibration& asked, std::int64_t rows,
+                                   std::int64_t length) {
   SessionOptions options;
   options.opened = writing_model(asked);
   options.backend = asked.device;
@@ -154,7 +164,7 @@ std::unique_ptr<ModelSession> load(const SelfCalibration& asked, std::int64_t le
   // On a host, rows do not depend on how many are written at once, or on an interruption. A card
   // would take many times as long for that.
   options.deterministic = asked.device == "cpu";
-  for (options.sequences = std::min(asked.rows, kMostSequences);; options.sequences /= 2) {
+  for (options.sequences = sequences_for(rows);; options.sequences /= 2) {
     try {
       return load_session(options);
     } catch (const Error& error) {
@@ -182,7 +192,7 @@ GeneratedRows generate(const SelfCalibration& asked, GeneratedRows kept) {
   rows.on_rows = [&](const GeneratedRows& written) { keep(asked, written); };
   log_info("no -c is given: the model writes {} rows of {} tokens to calibrate with, {} held out",
            rows.rows, rows.length, rows.rows - fitted_rows(asked, rows.length));
-  Engine engine(load(asked, rows.length));
+  Engine engine(load(asked, rows.rows, rows.length));
   return generate_rows(engine, rows);
 }
 

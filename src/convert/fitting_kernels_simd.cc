@@ -51,7 +51,7 @@ void copy_panel(const OuterSum& sum, const Piece& piece, const float* from, floa
 // Adds a register block at `row`, and at `first` of the piece's columns, to the result.
 template <int kRows>
 void add_block(const OuterSum& sum, const Piece& piece, std::int64_t row, std::int64_t first) {
-  constexpr std::int64_t kAhead = 8;  // tokens
+  constexpr std::int64_t kAhead = 24;  // tokens
   Floats sums[kRows][kBlockVectors] = {};
   const float* a = piece.a + row;
   const float* b = piece.panel + first;

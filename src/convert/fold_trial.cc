@@ -107,7 +107,7 @@ class FoldTrial {
       pass_block(number, is_on_trial(number, blocks), number + 1 < blocks);
     }
     compare();
-    FoldChoice choice = choose();
+    FoldChoice choice{.kept = {}, .tried = tried_folds()};
     choice.seconds = seconds_since(start);
     if (args_.progress) {
       args_.progress(static_cast<std::int64_t>(blocks), static_cast<std::int64_t>(blocks));
@@ -235,8 +235,8 @@ class FoldTrial {
     }
   }
 
-  FoldChoice choose() const {
-    FoldChoice choice;
+  std::vector<TriedFolds> tried_folds() const {
+    std::vector<TriedFolds> all;
     const std::vector<double>& none = variants_.front().kl;
     const auto n = static_cast<double>(none.size());
     for (const Variant& variant : variants_) {
@@ -248,16 +248,9 @@ class FoldTrial {
         squares += difference * difference;
       }
       const double spread = std::max(0.0, squares / n - by / n * by / n);
-      choice.tried.push_back({variant.kinds, sum / n, std::sqrt(spread / n)});
+      all.push_back({variant.kinds, sum / n, std::sqrt(spread / n)});
     }
-    const double without = choice.tried.front().kl;
-    double least = without;
-    for (const TriedFolds& tried : choice.tried) {
-      if (tried.kl >= least || without - tried.kl <= tried.difference_error) continue;
-      least = tried.kl;
-      choice.kept = tried.kinds;
-    }
-    return choice;
+    return all;
   }
 
   const FoldTrialArgs& args_;
@@ -270,6 +263,28 @@ class FoldTrial {
   Tensor base_;  // its states in the model as it is
   std::vector<Variant> variants_;
 };
+
+// The set with the least KL divergence, if it is below that of no folds, which are the first, by
+// more than its standard error.
+FoldSet best_of(const std::vector<TriedFolds>& all) {
+  FoldSet best;
+  const double without = all.front().kl;
+  double least = without;
+  for (const TriedFolds& tried : all) {
+    if (tried.kl >= least || without - tried.kl <= tried.difference_error) continue;
+    least = tried.kl;
+    best = tried.kinds;
+  }
+  return best;
+}
+
+// Whether a set holds a kind of fold that lowered the KL divergence by itself.
+bool holds_gain(const FoldSet& kinds, const std::vector<TriedFolds>& all) {
+  return std::any_of(all.begin(), all.end(), [&](const TriedFolds& tried) {
+    return tried.kl < all.front().kl &&
+           std::includes(kinds.begin(), kinds.end(), tried.kinds.begin(), tried.kinds.end());
+  });
+}
 
 FoldSet folds_of(const Json& json, const char* key, const std::string& what) {
   const auto names = json.at(key).get<std::string>();
@@ -320,7 +335,19 @@ std::string to_text(const FoldChoice& folds) {
 
 FoldChoice try_folds(const FoldTrialArgs& args) {
   BL_CHECK(args.rows > 0 && !args.sets.empty());
-  return FoldTrial(args).run();
+  FoldTrialArgs first = args, second = args;
+  std::erase_if(first.sets, [](const FoldSet& kinds) { return kinds.size() > 1; });
+  FoldChoice choice = FoldTrial(first).run();
+  std::erase_if(second.sets, [&](const FoldSet& kinds) {
+    return kinds.size() < 2 || !holds_gain(kinds, choice.tried);
+  });
+  if (!second.sets.empty()) {
+    const FoldChoice sets = FoldTrial(second).run();
+    choice.tried.insert(choice.tried.end(), sets.tried.begin() + 1, sets.tried.end());
+    choice.seconds += sets.seconds;
+  }
+  choice.kept = best_of(choice.tried);
+  return choice;
 }
 
 }  // namespace bl

@@ -141,10 +141,18 @@ Doubles inverse_of_lower(const HostThreads& threads, const Doubles& l, std::int6
   return inverse;
 }
 
+template <class F>
+void for_each_row(const HostThreads& threads, std::int64_t n, const F& body) {
+  threads.parallel(n, 16, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) body(i);
+  });
+}
+
 // H in the order of slots, and with both orders reversed in double.
-void gather(const FactorArgs& args, const TensorView& h, Doubles& reversed) {
+void gather(const HostThreads& threads, const FactorArgs& args, const TensorView& h,
+            Doubles& reversed) {
   const std::int64_t n = h.rows();
-  for (std::int64_t i = 0; i < n; ++i) {
+  for_each_row(threads, n, [&](std::int64_t i) {
     float* to = h.row<float>(i);
     double* back = reversed.data() + (n - 1 - i) * n;
     const std::int32_t ci = args.perm[static_cast<std::size_t>(i)];
@@ -155,7 +163,7 @@ void gather(const FactorArgs& args, const TensorView& h, Doubles& reversed) {
       to[j] = static_cast<float>(value);
       back[n - 1 - j] = value;
     }
-  }
+  });
 }
 
 }  // namespace
@@ -165,20 +173,20 @@ std::optional<FactoredHessian> factor_on_host(const HostThreads& threads, const 
   FactoredHessian result;
   result.h = make_host_tensor(DType::kF32, {n, n});
   Doubles reversed(static_cast<std::size_t>(n * n));
-  gather(args, result.h.view(), reversed);
+  gather(threads, args, result.h.view(), reversed);
   if (!cholesky(threads, reversed, n)) return std::nullopt;
   // H reversed is L · Lᵀ, so H⁻¹ = Uᵀ · U where U is L⁻¹ with both orders reversed.
   const Doubles inverse = inverse_of_lower(threads, reversed, n);
   result.u_transposed = make_host_tensor(DType::kF32, {n, n});
   result.importance = make_host_tensor(DType::kF32, {n});
   float* importance = result.importance.view().as<float>();
-  for (std::int64_t j = 0; j < n; ++j) {
+  for_each_row(threads, n, [&](std::int64_t j) {
     float* to = result.u_transposed.view().row<float>(j);
     for (std::int64_t k = 0; k < n; ++k) {
       to[k] = static_cast<float>(inverse[static_cast<std::size_t>((n - 1 - k) * n + n - 1 - j)]);
     }
     importance[j] = 1.0f / (to[j] * to[j]);
-  }
+  });
   return result;
 }
 

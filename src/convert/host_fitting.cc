@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 
 #include "base/check.h"
 #include "convert/exl2_grids.h"
@@ -13,20 +14,35 @@
 
 namespace bl {
 
+namespace {
+
+// Calls body(row) for the rows of a matrix, on all threads where it is large: memory that is new
+// takes as long to be handed out by the kernel as to be written.
+template <class F>
+void for_rows(const HostThreads& threads, const TensorView& matrix, const F& body) {
+  constexpr std::int64_t kElements = 1 << 16;  // in a piece
+  const std::int64_t grain = 1 + kElements / std::max<std::int64_t>(1, matrix.columns());
+  threads.parallel(matrix.rows(), grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) body(r);
+  });
+}
+
+}  // namespace
+
 HostFitting::HostFitting(Backend& backend) : backend_(backend) {
   BL_CHECK(backend.reads_host_memory());
 }
 
 void HostFitting::clear(const TensorView& to) {
   const std::size_t bytes = static_cast<std::size_t>(to.columns()) * sizeof(float);
-  for (std::int64_t r = 0; r < to.rows(); ++r) std::memset(to.row<float>(r), 0, bytes);
+  for_rows(threads(), to, [&](std::int64_t r) { std::memset(to.row<float>(r), 0, bytes); });
 }
 
 void HostFitting::copy(const TensorView& to, const TensorView& from) {
   BL_CHECK(to.shape == from.shape);
-  for (std::int64_t r = 0; r < from.rows(); ++r) {
+  for_rows(threads(), to, [&](std::int64_t r) {
     std::copy_n(from.row<const float>(r), from.columns(), to.row<float>(r));
-  }
+  });
 }
 
 void HostFitting::transpose(const TensorView& result, const TensorView& from) {
@@ -121,11 +137,11 @@ void HostFitting::add_outer(const OuterSum& sum) {
 
 void HostFitting::add_scaled(const TensorView& to, const TensorView& from, float factor) {
   BL_CHECK(to.shape == from.shape);
-  for (std::int64_t r = 0; r < to.rows(); ++r) {
+  for_rows(threads(), to, [&](std::int64_t r) {
     float* sum = to.row<float>(r);
     const float* values = from.row<const float>(r);
     for (std::int64_t i = 0; i < to.columns(); ++i) sum[i] += factor * values[i];
-  }
+  });
 }
 
 void HostFitting::gather(const TensorView& to, std::span<const TensorView> rows) {
@@ -162,38 +178,39 @@ void HostFitting::wanted_output(const WantedOutputArgs& args) {
 }
 
 void HostFitting::correction_target(const CorrectionTargetArgs& args) {
-  for (std::int64_t k = 0; k < args.weights.rows(); ++k) {
+  for_rows(threads(), args.weights, [&](std::int64_t k) {
     float* to = args.product.row<float>(k);
     const float* cross = args.cross.row<const float>(args.perm[static_cast<std::size_t>(k)]);
     const float* own = args.weights.row<const float>(k);
     for (std::int64_t i = 0; i < args.cross.columns(); ++i) {
       to[i] = cross[i] / args.tokens - to[i] + args.damping * own[i];
     }
-  }
+  });
 }
 
 void HostFitting::gather_symmetric(const TensorView& result, const TensorView& upper,
                                    std::span<const std::int32_t> perm) {
-  for (std::size_t i = 0; i < perm.size(); ++i) {
-    float* to = result.row<float>(static_cast<std::int64_t>(i));
+  for_rows(threads(), result, [&](std::int64_t i) {
+    float* to = result.row<float>(i);
+    const std::int32_t own = perm[static_cast<std::size_t>(i)];
     for (std::size_t j = 0; j < perm.size(); ++j) {
-      to[j] = upper.row<const float>(std::min(perm[i], perm[j]))[std::max(perm[i], perm[j])];
+      to[j] = upper.row<const float>(std::min(own, perm[j]))[std::max(own, perm[j])];
     }
-  }
+  });
 }
 
 double HostFitting::dot(const TensorView& a, const TensorView& b,
                         std::span<const std::int32_t> perm) {
-  double sum = 0.0;
-  for (std::int64_t r = 0; r < a.rows(); ++r) {
+  std::vector<double> rows(static_cast<std::size_t>(a.rows()));
+  for_rows(threads(), a, [&](std::int64_t r) {
     const float* left = a.row<const float>(r);
     const std::int64_t other = perm.empty() ? r : perm[static_cast<std::size_t>(r)];
     const float* right = b.row<const float>(other);
     double row = 0.0;
     for (std::int64_t i = 0; i < b.columns(); ++i) row += static_cast<double>(left[i]) * right[i];
-    sum += row;
-  }
-  return sum;
+    rows[static_cast<std::size_t>(r)] = row;
+  });
+  return std::accumulate(rows.begin(), rows.end(), 0.0);
 }
 
 std::optional<FactoredHessian> HostFitting::factor(const FactorArgs& args) {
