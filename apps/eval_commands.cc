@@ -57,6 +57,7 @@ void eval_ppl(EvalOptions& options) {
   const EvalRows rows = options.read_rows(*session);
   const std::int64_t length = rows.length();
   RowReader reader(*session, options.lora.load(*session));
+  EvalThreads threads(*session);
   Progress progress("eval", rows.tokens(), Progress::Unit::kTokens);
   Surprise total;
   Json row_list = Json::array();
@@ -66,7 +67,7 @@ void eval_ppl(EvalOptions& options) {
     for (std::int64_t first = 0; first < length; first += session->step_tokens()) {
       check_interrupt();
       const std::int64_t count = std::min(session->step_tokens(), length - first);
-      of_row.add(reader.next(count), ids, first);
+      of_row.add(reader.next(count), ids, first, threads);
       progress.advance(count);
     }
     total.add(of_row);

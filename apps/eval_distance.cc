@@ -21,12 +21,15 @@ void check_comparable(const ModelSession& base, const ModelSession& other) {
 
 }  // namespace
 
-void Distance::add(const StepLogits& base, const StepLogits& other) {
-  for (std::int64_t r = 0; r < base.rows(); ++r) {
-    kld += kl_divergence(base.row(r), other.row(r));
-    same_top += top_logit(base.row(r)).id == top_logit(other.row(r)).id ? 1 : 0;
-    ++positions;
-  }
+void Distance::add(const StepLogits& base, const StepLogits& other, EvalThreads& threads) {
+  const std::vector<double> divergences = threads.map(
+      base.rows(), [&](std::int64_t r) { return kl_divergence(base.row(r), other.row(r)); });
+  for (const double value : divergences) kld += value;
+  const std::vector<double> same = threads.map(base.rows(), [&](std::int64_t r) {
+    return top_logit(base.row(r)).id == top_logit(other.row(r)).id ? 1.0 : 0.0;
+  });
+  for (const double value : same) same_top += value > 0.0 ? 1 : 0;
+  positions += base.rows();
 }
 
 void Distance::add(const Distance& other) {
@@ -49,6 +52,7 @@ std::vector<Distance> distances_of(const ModelPair& pair, const EvalRows& rows) 
   const std::int64_t step = std::min(pair.other.step_tokens(), pair.base.step_tokens());
   RowReader reader(pair.other, pair.adapters);
   RowReader base_reader(pair.base);
+  EvalThreads threads(pair.base);
   Progress progress("eval", rows.tokens(), Progress::Unit::kTokens);
   std::vector<Distance> distances;
   for (const std::vector<std::int32_t>& ids : rows.rows) {
@@ -60,9 +64,9 @@ std::vector<Distance> distances_of(const ModelPair& pair, const EvalRows& rows) 
       const std::int64_t count = std::min(step, rows.length() - first);
       const StepLogits base_logits = base_reader.next(count);
       const StepLogits logits = reader.next(count);
-      of_row.add(base_logits, logits);
-      of_row.base_surprise.add(base_logits, ids, first);
-      of_row.surprise.add(logits, ids, first);
+      of_row.add(base_logits, logits, threads);
+      of_row.base_surprise.add(base_logits, ids, first, threads);
+      of_row.surprise.add(logits, ids, first, threads);
       progress.advance(count);
     }
   }

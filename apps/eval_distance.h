@@ -14,7 +14,7 @@ struct Distance {
   Surprise surprise;
   Surprise base_surprise;
 
-  void add(const StepLogits& base, const StepLogits& other);
+  void add(const StepLogits& base, const StepLogits& other, EvalThreads& threads);
   void add(const Distance& other);
   double mean_kld() const { return kld / static_cast<double>(positions); }
   double top_share() const {

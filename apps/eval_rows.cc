@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
+#include <mutex>
 
 #include "base/file.h"
 #include "base/json.h"
@@ -73,14 +75,36 @@ const char* bos_note(const EvalRows& rows, const EvalText& text) {
   return text.bos ? ", BOS before each" : ", BOS before each, as this model needs it";
 }
 
+EvalThreads::EvalThreads(ModelSession& model) : pool_(model.backend().threads()) {
+  if (pool_ == nullptr) pool_ = &own_.emplace();
+}
+
+std::vector<double> EvalThreads::map(std::int64_t rows,
+                                     const std::function<double(std::int64_t)>& value) {
+  std::vector<double> values(static_cast<std::size_t>(rows));
+  std::mutex mutex;
+  std::exception_ptr error;  // bodies of the pool must not throw, but logits may be NaN
+  pool_->parallel_for(static_cast<long>(rows), 4, [&](long begin, long end) {
+    try {
+      for (long r = begin; r < end; ++r) values[static_cast<std::size_t>(r)] = value(r);
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      error = std::current_exception();
+    }
+  });
+  if (error != nullptr) std::rethrow_exception(error);
+  return values;
+}
+
 void Surprise::add(const StepLogits& logits, const std::vector<std::int32_t>& ids,
-                   std::int64_t first) {
-  const std::int64_t known = std::ssize(ids) - 1;
-  for (std::int64_t r = 0; r < logits.rows() && first + r < known; ++r) {
-    const auto next = static_cast<std::size_t>(first + r + 1);
-    nats -= log_probability(logits.row(r), ids[next]);
-    ++tokens;
-  }
+                   std::int64_t first, EvalThreads& threads) {
+  const std::int64_t known = std::ssize(ids) - 1 - first;
+  const std::int64_t rows = std::clamp<std::int64_t>(known, 0, logits.rows());
+  const std::vector<double> log_p = threads.map(rows, [&](std::int64_t r) {
+    return log_probability(logits.row(r), ids[static_cast<std::size_t>(first + r + 1)]);
+  });
+  for (const double value : log_p) nats -= value;
+  tokens += rows;
 }
 
 double Surprise::perplexity() const { return std::exp(nats / static_cast<double>(tokens)); }

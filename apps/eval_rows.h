@@ -2,9 +2,13 @@
 // Rows of a text, and models that read them, for the commands `eval …`.
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/thread_pool.h"
+#include "engine/model_session.h"
 #include "engine/step_runner.h"
 #include "model_options.h"
 
@@ -75,13 +79,28 @@ class RowReader {
   AdapterMix adapters_;
 };
 
+// The threads that judge logits on the host: those of the model's backend, or of its own where the
+// model is on a card.
+class EvalThreads {
+ public:
+  // `model` must outlive this.
+  explicit EvalThreads(ModelSession& model);
+  // value(r) of each of `rows` rows, in their order.
+  std::vector<double> map(std::int64_t rows, const std::function<double(std::int64_t)>& value);
+
+ private:
+  std::optional<ThreadPool> own_;
+  ThreadPool* pool_;
+};
+
 // Sums −ln p of the tokens that follow each position. Row r of `logits` belongs to position first +
 // r.
 struct Surprise {
   double nats = 0;
   std::int64_t tokens = 0;
 
-  void add(const StepLogits& logits, const std::vector<std::int32_t>& ids, std::int64_t first);
+  void add(const StepLogits& logits, const std::vector<std::int32_t>& ids, std::int64_t first,
+           EvalThreads& threads);
   void add(const Surprise& other) {
     nats += other.nats;
     tokens += other.tokens;

@@ -101,6 +101,7 @@ class FoldedConversion : public testing::Test {
   double error_of(const std::string& name) const {
     const auto logits = [ids = ids_](const ModelFiles& files) {
       GoldenRun run("cpu", files, CacheType::kF32);
+      EXPECT_EQ(run.model().spec().unknown_keys, std::vector<std::string>());
       return run.logits({random_rows(1, 40, ids).rows[0]})[0];
     };
     const std::vector<float> base = logits(files_), other = logits(open_model_folder(root_ / name));
