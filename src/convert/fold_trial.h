@@ -46,9 +46,9 @@ struct FoldTrialArgs {
 
 // Tries folds: rounds a few blocks, spread over the model, with a coarse mix of widths, and
 // compares what the model says on rows held out. Keeps the set with the least KL divergence, if it
-// is below that of no folds by more than its standard error. A set of several kinds is tried, in a
-// second pass, if one of its kinds gained something by itself. One block is in memory at a time,
-// and hidden states of one variant of the model per set travel through the blocks.
+// is below that of no folds by more than its standard error and a tenth. A set of several kinds is
+// tried, in a second pass, if one of its kinds gained something by itself. One block is in memory
+// at a time, and hidden states of one variant of the model per set travel through the blocks.
 FoldChoice try_folds(const FoldTrialArgs& args);
 
 }  // namespace bl
