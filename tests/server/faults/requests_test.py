@@ -138,7 +138,7 @@ class Parameters(FaultsTestCase):
 
     def test_llama_servers_limits_of_context_shift_change_nothing(self):
         for more in ({"n_keep": -1}, {"n_keep": 10 ** 9}, {"n_discard": -1}, {"n_discard": -(1 << 31)}, {"n_keep": 5, "n_discard": -5}):
-            status, answer = self.post("/completion", {"prompt": "abc", "n_predict": 3, **more})
+            status, answer = self.post("/completion", {"prompt": "abc", "n_predict": 3, "ignore_eos": True, **more})
             self.assertEqual(status, 200, answer)
             self.assertEqual(answer["tokens_predicted"], 3)
 
