@@ -12,12 +12,13 @@
 
 #include "backend/cuda/device/device_facts.h"
 #include "backend/cuda/moe/expert_matrix.h"
-#include "backend/cuda/ops/activation_math.cuh"
+#include "backend/cuda/moe/expert_products.h"
 #include "ops/exec_context.h"
 
 namespace bl::cuda {
 
-struct ExpertStreamArgs {
+// Results go to `to`, [rows, out]. expert_stream_gemm() divides the work.
+struct ExpertStreamArgs : ExpertProducts {
   // Columns [first_n_tile · 16, …) of a matrix of each expert.
   struct Matrix {
     const ExpertMatrix* table = nullptr;  // [experts]
@@ -29,23 +30,6 @@ struct ExpertStreamArgs {
   };
   ExpertRows rows;
   Matrix matrices[2];
-  std::int32_t count = 0;             // 2: gate and up
-  std::int32_t out = 0;               // columns of the result
-  ScaleKind kind = ScaleKind::kExl2;  // of all experts' codes
-  std::int32_t zero = 0;              // likewise
-  std::int32_t k_steps = 0;           // of an n_tile: the most that any expert has
-  std::int32_t k_blocks = 0;          // likewise
-  // The result is act(gate) · up, or act(up) of one matrix, where `activates`; else the products.
-  bool activates = false;
-  ActivationParameters activation;
-  float* to = nullptr;  // [rows, out]
-  std::int64_t to_stride = 0;
-  bool has_bias = false;  // of any expert
-  // Set by expert_stream_gemm(): n_tiles of an item, groups of warps that share them, and the warps
-  // of a group.
-  std::int32_t item_n_tiles = 0;
-  std::int32_t item_groups = 0;
-  std::int32_t parts = 0;
 };
 
 // Rows of a block: one, two or four token tiles of kLimbRows.

@@ -74,6 +74,52 @@ __device__ __forceinline__ void produce_items(const ExpertTokenArgs& p, PackedGe
   }
 }
 
+// Consumer warps make limbs of the token's row for an expert: each warp some k_blocks, so many at a
+// time that their loads overlap.
+class LimbMaker {
+ public:
+  __device__ __forceinline__ LimbMaker(const ExpertTokenArgs& p, std::byte* limbs)
+      : p_(p), row_(limbs, 1, 0) {}
+
+  __device__ __forceinline__ void make(int choice) const {
+    const ExpertMatrix& matrix = p_.matrices[0].table[expert_of(p_, choice)];
+    const int count = matrix.view.k_block_count;
+    const float weight = p_.weigh ? weight_of(p_, choice) : 1.0f;
+#pragma unroll 1
+    for (int first = warp_index(); first < count; first += kAtOnce * kConsumerWarps) {
+      KBlock k_blocks[kAtOnce];
+      int features[kAtOnce][kMaxKBlockSteps];
+      float values[kAtOnce][kMaxKBlockSteps];
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        const int index = first + i * kConsumerWarps;
+        *reinterpret_cast<uint4*>(&k_blocks[i]) =
+            __ldg(reinterpret_cast<const uint4*>(matrix.view.k_blocks + min(index, count - 1)));
+        if (index >= count) k_blocks[i].k_steps = 0;
+      }
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        load_features(matrix.feature_of_k, k_blocks[i], features[i]);
+      }
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i)
+#pragma unroll
+        for (int u = 0; u < kMaxKBlockSteps; ++u) {
+          values[i][u] = features[i][u] < 0 ? 0.0f : __ldcg(p_.x + features[i][u]);
+        }
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        if (k_blocks[i].k_steps > 0) row_.store_k_block(k_blocks[i], values[i], weight);
+      }
+    }
+  }
+
+ private:
+  static constexpr int kAtOnce = 3;
+  const ExpertTokenArgs& p_;
+  LimbRow row_;
+};
+
 // A consumer warp multiplies NTiles n_tiles of an item, every parts-th k_block.
 template <int NTiles, bool kExl2, bool kSums>
 class TokenConsumer {

@@ -3,13 +3,14 @@
 // (expert_token.h).
 
 #include "backend/cuda/moe/expert_matrix.h"
-#include "backend/cuda/ops/activation_math.cuh"
+#include "backend/cuda/moe/expert_products.h"
 
 namespace bl::cuda {
 
 inline constexpr int kMostTokenExperts = 32;  // that a token chooses: the producer warp's lanes
 
-struct ExpertTokenArgs {
+// plan_expert_token() divides the work.
+struct ExpertTokenArgs : ExpertProducts {
   // Columns [first_n_tile · 16, …) of a matrix of each expert.
   struct Matrix {
     const ExpertMatrix* table = nullptr;  // [experts]
@@ -23,36 +24,19 @@ struct ExpertTokenArgs {
   std::int32_t k = 0;
   std::int32_t expert_count = 0;
   Matrix matrices[2];
-  std::int32_t count = 0;             // 2: gate and up
-  std::int32_t out = 0;               // columns of the result
-  ScaleKind kind = ScaleKind::kExl2;  // of all experts' codes
-  std::int32_t zero = 0;              // likewise
-  std::int32_t k_steps = 0;           // of an n_tile: the most that any expert has
-  std::int32_t k_blocks = 0;          // likewise
-  const float* x = nullptr;           // gate and up: the token's row
+  const float* x = nullptr;  // gate and up: the token's row
   // Down, and gate and up with own_codes: [k] packed rows.
   const std::byte* limbs = nullptr;
   bool weigh = false;  // rows, and biases of down, are multiplied by their weights
   // Down: the choices' results are added up to what is at `to`. Else the result of choice j goes to
   // `to` + j · to_stride.
   bool sums = false;
-  // The result is act(gate) · up, or act(up) of one matrix, where `activates`; else the products.
-  bool activates = false;
-  ActivationParameters activation;
-  bool has_bias = false;  // of any expert
-  float* to = nullptr;
-  std::int64_t to_stride = 0;
-  // Set by plan_expert_token(): n_tiles of an item, groups of warps that share them, the warps of a
-  // group, and the CTAs of the launch.
-  std::int32_t item_n_tiles = 0;
-  std::int32_t item_groups = 0;
-  std::int32_t parts = 0;
-  std::int32_t ctas = 0;
+  std::int32_t ctas = 0;  // of the launch
   // Whether each warp copies the codes of its own k_blocks (expert_token_warps.cu). All launches
   // then read packed rows.
   bool own_codes = false;
-  // The launch behind this one that sums, whose first codes each producer warp prefetches to L2
-  // when all its own copies are issued; without a table: none.
+  // The launch behind this one that sums, whose first codes a warp of each CTA that multiplies
+  // nothing prefetches to L2; without a table: none.
   struct Next {
     const ExpertMatrix* table = nullptr;
     std::int32_t item_n_tiles = 0;

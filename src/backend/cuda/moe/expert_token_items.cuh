@@ -1,6 +1,6 @@
 #pragma once
-// What the kernels for one token's experts share: the items of a CTA, the limbs of the token's row,
-// and the sums of all warps with what is made of them.
+// What the kernels for one token's experts share: the items of a CTA, and the sums of all warps
+// with what is made of them.
 
 #include "backend/cuda/device/bulk_copy.cuh"
 #include "backend/cuda/device/launch.cuh"
@@ -58,7 +58,7 @@ __device__ __forceinline__ float weight_of(const ExpertTokenArgs& p, int choice)
 }
 
 // Prefetches the beginning of what this CTA reads in the launch behind, up to so many bytes.
-constexpr int kPrefetchedBytes = 64 << 10;
+inline constexpr int kPrefetchedBytes = 64 << 10;
 __device__ __forceinline__ void prefetch_next(const ExpertTokenArgs& p) {
   const ExpertTokenArgs::Next& next = p.next;
   if (next.table == nullptr || static_cast<int>(blockIdx.x) >= next.ctas) return;
@@ -74,52 +74,6 @@ __device__ __forceinline__ void prefetch_next(const ExpertTokenArgs& p) {
     prefetch_l2(m.scales + n_tile * scales, static_cast<int>(scales));
   }
 }
-
-// Consumer warps make limbs of the token's row for an expert: each warp some k_blocks, so many at a
-// time that their loads overlap.
-class LimbMaker {
- public:
-  __device__ __forceinline__ LimbMaker(const ExpertTokenArgs& p, std::byte* limbs)
-      : p_(p), row_(limbs, 1, 0) {}
-
-  __device__ __forceinline__ void make(int choice) const {
-    const ExpertMatrix& matrix = p_.matrices[0].table[expert_of(p_, choice)];
-    const int count = matrix.view.k_block_count;
-    const float weight = p_.weigh ? weight_of(p_, choice) : 1.0f;
-#pragma unroll 1
-    for (int first = warp_index(); first < count; first += kAtOnce * kConsumerWarps) {
-      KBlock k_blocks[kAtOnce];
-      int features[kAtOnce][kMaxKBlockSteps];
-      float values[kAtOnce][kMaxKBlockSteps];
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        const int index = first + i * kConsumerWarps;
-        *reinterpret_cast<uint4*>(&k_blocks[i]) =
-            __ldg(reinterpret_cast<const uint4*>(matrix.view.k_blocks + min(index, count - 1)));
-        if (index >= count) k_blocks[i].k_steps = 0;
-      }
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        load_features(matrix.feature_of_k, k_blocks[i], features[i]);
-      }
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i)
-#pragma unroll
-        for (int u = 0; u < kMaxKBlockSteps; ++u) {
-          values[i][u] = features[i][u] < 0 ? 0.0f : __ldcg(p_.x + features[i][u]);
-        }
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        if (k_blocks[i].k_steps > 0) row_.store_k_block(k_blocks[i], values[i], weight);
-      }
-    }
-  }
-
- private:
-  static constexpr int kAtOnce = 3;
-  const ExpertTokenArgs& p_;
-  LimbRow row_;
-};
 
 // The sums of all warps of a CTA, in shared memory, and what is made of them: warp `part` of
 // `group` has the sums of its k_blocks of NTiles n_tiles.

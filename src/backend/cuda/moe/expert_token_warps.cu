@@ -13,6 +13,11 @@ constexpr int kReservedBytes = 1024;             // of shared memory, for the sy
 // Codes that a CTA copies itself: its shared memory holds them once or twice.
 constexpr std::int64_t kMostOwnBytes = 400 << 10;
 
+// The most bytes that a k_block of one n_tile takes of a room: codes, scales, limbs. A room holds
+// at least one k_block.
+constexpr int kMostKBlockBytes =
+    kMaxKBlockSteps * (k_step_bytes(8) + kRecordBytes) + scale_bytes(ScaleKind::kGptqZeros16);
+
 // Shared memory: partial sums, and then a room for each warp.
 struct RoomLayout {
   int rooms_at = 0;
@@ -258,6 +263,7 @@ void start(ExecContext& ctx, const ExpertTokenArgs& args) {
   layout.rooms_at = PipelineShape::rounded(kConsumerWarps * args.count * NTiles * kNTileColumns *
                                            static_cast<int>(sizeof(float)));
   layout.room_bytes = (bytes - layout.rooms_at) / kConsumerWarps / 128 * 128;
+  BL_CHECK(layout.room_bytes >= kMostKBlockBytes * NTiles);
   const auto kernel = expert_token_warps_kernel<NTiles, kExl2, kSums>;
   BL_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
   launch(shape_of(ctx, dim3(static_cast<unsigned>(args.ctas)), kThreads,

@@ -24,6 +24,15 @@ std::int32_t block_rows(std::int64_t choices, std::int64_t used) {
   return kStreamBlocks[choices <= kMostForMiddle * used ? 1 : 2];
 }
 
+// What a launch is told of one matrix an expert.
+void describe(const Matrices& matrices, ExpertProducts& products) {
+  products.count = 1;
+  products.kind = matrices.kind;
+  products.zero = matrices.zero;
+  products.k_steps = matrices.k_steps;
+  products.k_blocks = matrices.k_blocks;
+}
+
 // The calls of one slice of tokens.
 class StreamedSlice {
  public:
@@ -93,12 +102,8 @@ class StreamedSlice {
   // A launch over all rows by matrices like `like`.
   ExpertStreamArgs stream_args(const Matrices& like, float* to, std::int64_t stride) const {
     ExpertStreamArgs gemm;
+    describe(like, gemm);
     gemm.rows = rows_;
-    gemm.count = 1;
-    gemm.kind = like.kind;
-    gemm.zero = like.zero;
-    gemm.k_steps = like.k_steps;
-    gemm.k_blocks = like.k_blocks;
     gemm.to = to;
     gemm.to_stride = stride;
     return gemm;
@@ -178,11 +183,7 @@ ExpertTokenArgs token_args(const ExpertsArgs& args, const CudaExperts& experts,
   gemv.k = static_cast<std::int32_t>(args.k);
   gemv.expert_count = static_cast<std::int32_t>(experts.count());
   gemv.matrices[0] = token_matrix(like);
-  gemv.count = 1;
-  gemv.kind = like.kind;
-  gemv.zero = like.zero;
-  gemv.k_steps = like.k_steps;
-  gemv.k_blocks = like.k_blocks;
+  describe(like, gemv);
   return gemv;
 }
 
