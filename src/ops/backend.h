@@ -70,6 +70,8 @@ class Backend {
   virtual void download(const TensorView& to_host, const TensorView& from) = 0;
   virtual void synchronize() = 0;
   // Copies pieces within the backend's memory, or between it and memory from allocate_transfer().
+  // A device may join neighbouring pieces of one size at equal distances into one strided copy:
+  // such pieces must lie in one allocation on either side.
   // The copies are ordered with the steps, or part of one, and may be in flight on return;
   // synchronize() waits.
   virtual void copy_pieces(std::span<const CopyPiece> pieces);
