@@ -22,13 +22,18 @@ void check_comparable(const ModelSession& base, const ModelSession& other) {
 }  // namespace
 
 void Distance::add(const StepLogits& base, const StepLogits& other, EvalThreads& threads) {
-  const std::vector<double> divergences = threads.map(
-      base.rows(), [&](std::int64_t r) { return kl_divergence(base.row(r), other.row(r)); });
-  for (const double value : divergences) kld += value;
-  const std::vector<double> same = threads.map(base.rows(), [&](std::int64_t r) {
-    return top_logit(base.row(r)).id == top_logit(other.row(r)).id ? 1.0 : 0.0;
-  });
-  for (const double value : same) same_top += value > 0.0 ? 1 : 0;
+  struct Figures {
+    double kld = 0;
+    bool same_top = false;
+  };
+  const auto compare = [&](std::int64_t r) -> Figures {
+    return {kl_divergence(base.row(r), other.row(r)),
+            top_logit(base.row(r)).id == top_logit(other.row(r)).id};
+  };
+  for (const Figures& of_row : threads.map<Figures>(base.rows(), compare)) {
+    kld += of_row.kld;
+    same_top += of_row.same_top ? 1 : 0;
+  }
   positions += base.rows();
 }
 

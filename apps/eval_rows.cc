@@ -79,28 +79,25 @@ EvalThreads::EvalThreads(ModelSession& model) : pool_(model.backend().threads())
   if (pool_ == nullptr) pool_ = &own_.emplace();
 }
 
-std::vector<double> EvalThreads::map(std::int64_t rows,
-                                     const std::function<double(std::int64_t)>& value) {
-  std::vector<double> values(static_cast<std::size_t>(rows));
+void EvalThreads::for_rows(std::int64_t rows, const std::function<void(std::int64_t)>& body) {
   std::mutex mutex;
   std::exception_ptr error;  // bodies of the pool must not throw, but logits may be NaN
   pool_->parallel_for(static_cast<long>(rows), 4, [&](long begin, long end) {
     try {
-      for (long r = begin; r < end; ++r) values[static_cast<std::size_t>(r)] = value(r);
+      for (long r = begin; r < end; ++r) body(r);
     } catch (...) {
       const std::lock_guard lock(mutex);
       error = std::current_exception();
     }
   });
   if (error != nullptr) std::rethrow_exception(error);
-  return values;
 }
 
 void Surprise::add(const StepLogits& logits, const std::vector<std::int32_t>& ids,
                    std::int64_t first, EvalThreads& threads) {
   const std::int64_t known = std::ssize(ids) - 1 - first;
   const std::int64_t rows = std::clamp<std::int64_t>(known, 0, logits.rows());
-  const std::vector<double> log_p = threads.map(rows, [&](std::int64_t r) {
+  const std::vector<double> log_p = threads.map<double>(rows, [&](std::int64_t r) {
     return log_probability(logits.row(r), ids[static_cast<std::size_t>(first + r + 1)]);
   });
   for (const double value : log_p) nats -= value;

@@ -85,10 +85,17 @@ class EvalThreads {
  public:
   // `model` must outlive this.
   explicit EvalThreads(ModelSession& model);
-  // value(r) of each of `rows` rows, in their order.
-  std::vector<double> map(std::int64_t rows, const std::function<double(std::int64_t)>& value);
+  // Figures value(r) of each of `rows` rows, in their order. Throws what `value` throws.
+  template <class Figure>
+  std::vector<Figure> map(std::int64_t rows, const std::function<Figure(std::int64_t)>& value) {
+    std::vector<Figure> figures(static_cast<std::size_t>(rows));
+    for_rows(rows, [&](std::int64_t r) { figures[static_cast<std::size_t>(r)] = value(r); });
+    return figures;
+  }
 
  private:
+  void for_rows(std::int64_t rows, const std::function<void(std::int64_t)>& body);
+
   std::optional<ThreadPool> own_;
   ThreadPool* pool_;
 };
