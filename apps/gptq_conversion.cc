@@ -1,5 +1,6 @@
 #include "gptq_conversion.h"
 
+#include "base/log.h"
 #include "base/pending_folder.h"
 #include "companion_files.h"
 #include "convert/gptq_converter.h"
@@ -28,6 +29,15 @@ GptqLayout layout_of(const ConvertOptions& options) {
           .min_max = options.min_max};
 }
 
+// GPTQModel 2.2.0, with which transformers reads GPTQ, was tried on files of every kind.
+void warn_of_readers(const GptqLayout& layout) {
+  if (layout.v2 || (layout.symmetric && layout.bits != 3)) return;
+  log_warning(
+      "GPTQModel and transformers {} of format gptq; AutoGPTQ and ExLlamaV2 read them. For the "
+      "former give --format gptq_v2",
+      layout.symmetric ? "misread files with 3 bits" : "refuse files with free zero points");
+}
+
 }  // namespace
 
 void check_gptq_options(const ConvertOptions& options) {
@@ -51,6 +61,7 @@ void check_gptq_options(const ConvertOptions& options) {
 void convert_to_gptq(const GptqConversion& conversion) {
   const ConvertOptions& options = conversion.options;
   const GptqConvertArgs args{.job = conversion.job, .layout = layout_of(options)};
+  warn_of_readers(args.layout);
   GptqConverter converter(args);
   converter.quantize();
   PendingFolder pending(conversion.target);

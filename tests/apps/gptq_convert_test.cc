@@ -1,4 +1,4 @@
-// What `convert --format gptq` refuses before it computes anything.
+// What `convert --format gptq` refuses before it computes anything, and what it warns of.
 
 #include <gtest/gtest.h>
 
@@ -38,6 +38,23 @@ TEST(GptqConvert, SaysWhichLinearsStayAsTheyAre) {
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_NE(result.err.find("4 linears stay in binary16"), std::string::npos) << result.err;
   EXPECT_TRUE(fs::exists(folder / "out" / "model.safetensors"));
+}
+
+TEST(GptqConvert, NamesTheReadersThatWantVersion2) {
+  struct Case {
+    std::vector<std::string> options;
+    std::string part;  // of the warning; empty: there is none
+  };
+  for (const Case& c : std::vector<Case>{
+           {{"--format", "gptq", "-b", "4"}, ""},
+           {{"--format", "gptq", "-b", "3"}, "misread files with 3 bits"},
+           {{"--format", "gptq", "-b", "4", "--asym"}, "refuse files with free zero points"},
+           {{"--format", "gptq_v2", "-b", "3", "--asym"}, ""}}) {
+    const ProgramResult result = convert_tiny(scratch_dir("gptq-convert-readers"), c.options);
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_EQ(result.err.find("give --format gptq_v2") != std::string::npos, !c.part.empty());
+    EXPECT_NE(result.err.find(c.part), std::string::npos) << result.err;
+  }
 }
 
 TEST(GptqConvert, RefusesWhatTheFormatDoesNotHave) {
