@@ -105,6 +105,9 @@ void check_options(const ConvertOptions& options) {
   if (options.measure_rows.value_or(1) < 1) {
     fail_usage("-mr: {} should be 1 or more", *options.measure_rows);
   }
+  if (options.sensitivity_tokens.value_or(32) < 32) {
+    fail_usage("--sensitivity_tokens: {} should be 32 or more", *options.sensitivity_tokens);
+  }
   (void)folds_of(options);
   if (!options.report.empty()) check_output_file("--report", options.report);
   if (only_measures) check_output_file("-om", options.output_measurement);
@@ -313,6 +316,7 @@ void convert(ConvertOptions& options) {
       .measurement = options.measurement,
       .head_bits = static_cast<int>(options.head_bits.value_or(kDefaultHeadBits)),
       .measure_rows = std::min(options.measure_rows.value_or(kDefaultMeasureRows), options.rows),
+      .sensitivity_tokens = options.sensitivity_tokens.value_or(0),
       .folds = folds_of(options)};
   ConvertRun(options, model, args).run(rates);
 }

@@ -33,6 +33,7 @@ struct ConvertOptions {
   bool min_max = false;
   std::int64_t rows = 64;
   std::optional<std::int64_t> measure_rows;  // kDefaultMeasureRows
+  std::optional<std::int64_t> sensitivity_tokens;
   std::int64_t length = 1024;
   std::uint64_t seed = 0;
   double damping = 0.01;
@@ -96,6 +97,10 @@ struct ConvertOptions {
        "the model writes rows itself"});
     v(rows, {"-r,--dataset_rows", "N", "rows of calibration; one more for 32 is held out"});
     v(measure_rows, {"--measurement_rows", "N", "how many of them measuring takes; also -mr", "8"});
+    v(sensitivity_tokens,
+      {"--sensitivity_tokens", "N",
+       "tokens on which measuring finds how much each linear counts; more is better",
+       "256; on a card 1024"});
     v(length, {"-l,--length", "N", "tokens per row"});
     v(seed, {"--seed", "N", "chooses the rows, or what the model writes"});
     v.group("Machine");

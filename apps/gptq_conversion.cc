@@ -47,10 +47,10 @@ void check_gptq_options(const ConvertOptions& options) {
   if (!options.fold.empty() && options.fold != "none") {
     fail_usage("--fold goes with EXL2 only; GPTQ models are made without folds, so leave it out");
   }
-  if (options.head_bits || options.measure_rows) {
+  if (options.head_bits || options.measure_rows || options.sensitivity_tokens) {
     fail_usage(
-        "-hb and -mr go with EXL2 only; GPTQ leaves the head as it is and measures nothing, so "
-        "leave them out");
+        "-hb, -mr and --sensitivity_tokens go with EXL2 only; GPTQ leaves the head as it is and "
+        "measures nothing, so leave them out");
   }
   if (options.desc_act && options.natural_order) {
     fail_usage("--desc_act and --natural_order exclude each other");

@@ -123,14 +123,13 @@ std::uint64_t memory_of(const EstimateArgs& args, const Sizes& sizes) {
   if (args.may_fold) block *= 5;
   const std::uint64_t ends = args.loader.load_plan().totals(kEnds).packed;
   const std::uint64_t rounding = 4 * (kMatrices * sizes.matrix + 4 * sizes.side * sizes.side);
-  const std::uint64_t linears = args.linears.size() - 1;
+  const std::uint64_t variants =
+      (args.linears.size() - 1) * static_cast<std::uint64_t>(args.sensitivity_tokens) * 4 * hidden;
   // A card has the matrices in its own memory, the host only what is loaded and packed.
   if (!args.backend.reads_host_memory()) {
-    return tokens * 8 * (hidden + sizes.side) + 2 * block + 2 * ends +
-           linears * static_cast<std::uint64_t>(kSensitivityTokens) * 4 * hidden;
+    return tokens * 8 * (hidden + sizes.side) + 2 * block + 2 * ends + variants;
   }
   const auto head = static_cast<std::uint64_t>(sizes.head);
-  const auto variants = linears * static_cast<std::uint64_t>(kSensitivityTokens) * 4 * hidden;
   const std::uint64_t measuring = static_cast<std::uint64_t>(args.measured_tokens) * 4 * hidden +
                                   variants + block + rounding + ends;
   const auto& specs = args.loader.spec().blocks;
@@ -157,7 +156,8 @@ ConvertEstimate estimate_conversion(const EstimateArgs& args) {
   };
   ConvertEstimate estimate;
   // A variant runs from its own block to the end: through half of the blocks on average.
-  const double variants = linears * kSensitivityTokens * (sizes.weights + sizes.head) / speed.flops;
+  const double variants = linears * static_cast<double>(args.sensitivity_tokens) *
+                          (sizes.weights + sizes.head) / speed.flops;
   estimate.measure_seconds = kMeasuredRoundings * rounding +
                              pass(static_cast<double>(args.measured_tokens), 1.0) + variants;
   // Each sweep goes over a linear as rounding does. There are two paths; correlating inputs with

@@ -25,6 +25,7 @@ struct EstimateArgs {
   std::span<const PlannedMatrix> linears;  // of the blocks, then the head
   std::int64_t tokens = 0;                 // of the calibration, with those held out
   std::int64_t measured_tokens = 0;        // of the rows that measuring takes
+  std::int64_t sensitivity_tokens = 0;     // as MeasureArgs has them
   bool may_fold = false;  // whether blocks may be folded, which takes copies as F32
   int sweeps = 0;
 };

@@ -17,10 +17,11 @@ namespace {
 
 // Everything that the measurement depends on.
 Json describe(const ConvertArgs& args) {
-  return {{"version", 4},
+  return {{"version", 5},
           {"model", args.job.source},
           {"calibration", hash_of(args.job.calibration).hex()},
           {"measure_rows", args.measure_rows},
+          {"sensitivity_tokens", args.sensitivity_tokens},
           {"folds", args.folds ? name_of(*args.folds) : "auto"},
           {"damping", args.job.quantize.damping}};
 }
@@ -44,6 +45,11 @@ void check_folds(const ModelLoader& loader, const FoldSet& kinds, const std::str
          "can have",
          what, name_of(kind), refusal);
   }
+}
+
+std::int64_t sensitivity_tokens_of(const ConvertArgs& args) {
+  if (args.sensitivity_tokens > 0) return args.sensitivity_tokens;
+  return default_sensitivity_tokens(args.job.backend);
 }
 
 std::int64_t slots_of(const GroupList& groups) {
@@ -168,6 +174,7 @@ ConvertEstimate Converter::estimate() const {
                               .linears = linears_,
                               .tokens = calibration.tokens() + calibration.held_out_tokens(),
                               .measured_tokens = measured,
+                              .sensitivity_tokens = sensitivity_tokens_of(args_),
                               .may_fold = !args_.folds || !args_.folds->empty(),
                               .sweeps = args_.job.quantize.sweeps});
 }
@@ -186,6 +193,7 @@ void Converter::measure() {
                                 .calibration = args_.job.calibration,
                                 .rows = args_.measure_rows,
                                 .damping = args_.job.quantize.damping,
+                                .sensitivity_tokens = sensitivity_tokens_of(args_),
                                 .progress = [&](std::int64_t done, std::int64_t total) {
                                   if (args_.job.progress)
                                     args_.job.progress("measure", done, total);

@@ -24,7 +24,8 @@ struct ConvertArgs {
   // A measurement.json to use in place of measuring, ours or the reference's; empty: none.
   std::filesystem::path measurement = {};
   int head_bits = 6;
-  std::int64_t measure_rows = 0;  // of the calibration
+  std::int64_t measure_rows = 0;        // of the calibration
+  std::int64_t sensitivity_tokens = 0;  // 0: default_sensitivity_tokens()
   // Without a set, folds are those of the measurement that is given, or those that a trial finds to
   // help.
   std::optional<FoldSet> folds = FoldSet{};

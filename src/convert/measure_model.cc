@@ -244,6 +244,10 @@ class MeasurePass {
 
 }  // namespace
 
+std::int64_t default_sensitivity_tokens(const Backend& backend) {
+  return backend.reads_host_memory() ? 256 : 1024;
+}
+
 ErrorMeasurement measure_model(const MeasureArgs& args) { return MeasurePass(args).run(); }
 
 }  // namespace bl

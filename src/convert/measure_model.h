@@ -11,9 +11,10 @@ namespace bl {
 // measured with at one width.
 inline constexpr int kMeasuredWidths[] = {8, 6, 5, 4, 3, 2};
 inline constexpr std::int32_t kOtherGroupSizes[] = {32, 128};
-// Tokens that run through the model while one linear at a time is coarse; the KL divergence of the
-// output is measured at every second one.
-inline constexpr std::int64_t kSensitivityTokens = 256;
+// How many tokens run through the model while one linear at a time is coarse, unless the user says;
+// the KL divergence of the output is measured at every second one. On a host they take most of the
+// time of measuring; bench/ladder/convert_sensitivities.md says what more of them gain.
+std::int64_t default_sensitivity_tokens(const Backend& backend);
 
 struct MeasureArgs {
   ModelLoader& loader;
@@ -21,7 +22,7 @@ struct MeasureArgs {
   const Calibration& calibration;
   std::int64_t rows = 0;  // of the calibration, from the front
   double damping = 0.01;
-  std::int64_t sensitivity_tokens = kSensitivityTokens;
+  std::int64_t sensitivity_tokens = 0;
   // Called with blocks done and in all; may throw to interrupt.
   std::function<void(std::int64_t done, std::int64_t total)> progress;
 };

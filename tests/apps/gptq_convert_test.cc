@@ -69,8 +69,12 @@ TEST(GptqConvert, RefusesWhatTheFormatDoesNotHave) {
            {{"--format", "gptq", "-b", "5"}, 1, "2, 3, 4 or 8 bits, not 5"},
            {{"--format", "gptq_v2", "-b", "4", "--group_size", "40"}, 1, "a multiple of 32"},
            {{"--format", "gptq", "-b", "4", "--desc_act", "--natural_order"}, 2, "exclude"},
-           {{"--format", "gptq", "-b", "4", "-hb", "6"}, 2, "-hb and -mr go with EXL2 only"},
-           {{"--format", "gptq", "-b", "4", "-mr", "4"}, 2, "-hb and -mr go with EXL2 only"},
+           {{"--format", "gptq", "-b", "4", "-hb", "6"},
+            2,
+            "-hb, -mr and --sensitivity_tokens go with EXL2 only"},
+           {{"--format", "gptq", "-b", "4", "-mr", "4"},
+            2,
+            "-hb, -mr and --sensitivity_tokens go with EXL2 only"},
            {{"--format", "gguf"}, 2, "should be exl2, gptq or gptq_v2"}}) {
     const ProgramResult result = convert_tiny(folder, c.options);
     EXPECT_EQ(result.status, c.status) << result.err;

@@ -33,6 +33,7 @@ class Conversion : public testing::Test {
     int stop_after = INT_MAX;  // calls of progress; then the conversion is killed
     double correction = 1.0;
     int head_bits = 6;
+    std::int64_t sensitivity_tokens = 0;
   };
 
   ConvertReport convert(const char* name, const Settings& settings) {
@@ -52,7 +53,8 @@ class Conversion : public testing::Test {
                                    .source = "tiny",
                                    .progress = stopping_progress(settings.stop_after, calls)},
                            .head_bits = settings.head_bits,
-                           .measure_rows = 2};
+                           .measure_rows = 2,
+                           .sensitivity_tokens = settings.sensitivity_tokens};
     Converter converter(args);
     std::vector<ConvertReport> reports;
     for (const double bits : rates) {
@@ -62,6 +64,7 @@ class Conversion : public testing::Test {
       reports.push_back(converter.write(bits, out, std::uint64_t{1} << 30));
     }
     last_calls_ = calls;
+    measurement_ = converter.measurement_json();
     return reports;
   }
 
@@ -70,6 +73,7 @@ class Conversion : public testing::Test {
   }
 
   int last_calls_ = 0;  // of progress
+  Json measurement_;    // of the last conversion
   fs::path root_ = scratch_dir("conversion");
   ModelFiles files_ = open_model_folder(make_tiny_model("conversion-model"));
   Calibration rows_ = random_rows(6, 96, kIds);
@@ -166,6 +170,20 @@ TEST_F(Conversion, AnotherRateUsesTheMeasurementThatIsThere) {
   EXPECT_EQ(read_file(root_ / "job-job" / "measurement.json"), measurement);
   convert("fresh", {.bits = 5.0});
   EXPECT_EQ(bytes_of("fresh"), bytes_of("job"));
+}
+
+// Half of the tokens are compared. Other tokens give other sensitivities, and the same losses.
+TEST_F(Conversion, MeasuresSensitivitiesOnTheTokensThatAreAskedFor) {
+  convert("default", {});
+  const Json usual = measurement_;
+  EXPECT_EQ(usual.at("sensitivity_tokens"), 128);
+  convert("more", {.sensitivity_tokens = 320});
+  EXPECT_EQ(measurement_.at("sensitivity_tokens"), 160);
+  const Json& first = usual.at("linears").at(0);
+  const Json& second = measurement_.at("linears").at(0);
+  EXPECT_NE(first.at("sensitivity"), second.at("sensitivity"));
+  EXPECT_EQ(first.at("curves"), second.at("curves"));
+  EXPECT_THROW(convert("default", {.sensitivity_tokens = 320}), Error);
 }
 
 TEST_F(Conversion, RefusesAnotherJobInItsFolder) {
