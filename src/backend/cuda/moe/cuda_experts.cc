@@ -125,4 +125,21 @@ ExpertRows choices_of(const ExpertsArgs& args, const CudaExperts& experts) {
   return rows;
 }
 
+ExpertRows blocks_of_choices(ExecContext& ctx, const ExpertsArgs& args, const CudaExperts& experts,
+                             std::int32_t block_rows) {
+  const auto ints = [&](std::int64_t count) {
+    return ctx.scratch->take(DType::kI32, {count}).as<std::int32_t>();
+  };
+  ExpertRows rows = choices_of(args, experts);
+  rows.block_rows = block_rows;
+  rows.blocks =
+      static_cast<std::int32_t>(most_blocks(rows.choices, experts.count(), rows.block_rows));
+  rows.live_blocks = ints(1);
+  rows.expert_of_block = ints(rows.blocks);
+  rows.rows_of_block = ints(rows.blocks);
+  rows.row_of_choice = ints(rows.choices);
+  rows.choice_of_row = ints(std::int64_t{rows.blocks} * rows.block_rows);
+  return rows;
+}
+
 }  // namespace bl::cuda

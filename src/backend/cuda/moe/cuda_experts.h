@@ -56,5 +56,9 @@ class CudaExperts final : public PackedExperts {
 
 // The choices of a call, without the tables in which they are sorted.
 ExpertRows choices_of(const ExpertsArgs& args, const CudaExperts& experts);
+// Returns choices_of() in blocks of `block_rows`, with scratch memory for the tables that
+// sort_choices() writes.
+ExpertRows blocks_of_choices(ExecContext& ctx, const ExpertsArgs& args, const CudaExperts& experts,
+                             std::int32_t block_rows);
 
 }  // namespace bl::cuda

@@ -38,17 +38,10 @@ class Slice {
   Slice(ExecContext& ctx, const ExpertsArgs& args, const CudaExperts& experts)
       : ctx_(ctx), args_(args), experts_(experts), sizes_(sizes_of(args, experts)) {
     const std::int64_t choices = args.x.rows() * args.k;
-    rows_ = choices_of(args, experts);
     const std::int64_t used = std::min(choices, experts.count());
-    rows_.block_rows = choices > kManyRows * used ? kLargeBlock : kSmallBlock;
-    rows_.blocks =
-        static_cast<std::int32_t>(most_blocks(choices, experts.count(), rows_.block_rows));
+    rows_ = blocks_of_choices(ctx, args, experts,
+                              choices > kManyRows * used ? kLargeBlock : kSmallBlock);
     count_ = std::int64_t{rows_.blocks} * rows_.block_rows;
-    rows_.live_blocks = ints(1);
-    rows_.expert_of_block = ints(rows_.blocks);
-    rows_.rows_of_block = ints(rows_.blocks);
-    rows_.row_of_choice = ints(choices);
-    rows_.choice_of_row = ints(count_);
   }
 
   void run() {
@@ -57,9 +50,6 @@ class Slice {
   }
 
  private:
-  std::int32_t* ints(std::int64_t count) {
-    return ctx_.scratch->take(DType::kI32, {count}).as<std::int32_t>();
-  }
   float* floats(std::int64_t count) { return ctx_.scratch->take_f32({count}).as<float>(); }
 
   ExpertFragments fragments_for(const CudaExperts::Matrices& matrices, std::int64_t k_steps) {

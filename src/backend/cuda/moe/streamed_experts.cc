@@ -45,16 +45,9 @@ class StreamedSlice {
         down_(experts.matrices(CudaExperts::kDown)) {
     BL_CHECK(down_.in == args_.intermediate);
     const std::int64_t choices = args.x.rows() * args.k;
-    rows_ = choices_of(args, experts);
-    rows_.block_rows = block_rows(choices, std::min(choices, experts.count()));
-    rows_.blocks =
-        static_cast<std::int32_t>(most_blocks(choices, experts.count(), rows_.block_rows));
+    rows_ = blocks_of_choices(ctx, args, experts,
+                              block_rows(choices, std::min(choices, experts.count())));
     row_count_ = std::int64_t{rows_.blocks} * rows_.block_rows;
-    rows_.live_blocks = ints(1);
-    rows_.expert_of_block = ints(rows_.blocks);
-    rows_.rows_of_block = ints(rows_.blocks);
-    rows_.row_of_choice = ints(choices);
-    rows_.choice_of_row = ints(row_count_);
   }
 
   void run() {
@@ -75,9 +68,6 @@ class StreamedSlice {
   }
 
  private:
-  std::int32_t* ints(std::int64_t count) {
-    return ctx_.scratch->take(DType::kI32, {count}).as<std::int32_t>();
-  }
   float* floats(std::int64_t count) { return ctx_.scratch->take_f32({count}).as<float>(); }
 
   // Packs rows for `matrices`, whose n_tiles have up to `k_steps` k_steps.
