@@ -1,4 +1,4 @@
-"""The packages of ExLlamaV2 and what it imports, pinned: comparisons with it fetch them once and run without a network."""
+"""The packages of peers and what they import, pinned: comparisons with them fetch them once and run without a network."""
 
 import os
 import tempfile
@@ -21,14 +21,28 @@ ATTENDS_BACKWARDS = ("if self.layer_idx in attn_params.block_diag_layers or caus
                      "if self.layer_idx in attn_params.block_diag_layers:")
 
 
-def fetch_exllamav2(folder):
+AUTO_GPTQ = ("auto_gptq", "0.7.1", "a372d81d523b8d2f98639bbca63c0c427cab0ed55b8a57bb96706b0942aa01c9",
+             "cp311-cp311-manylinux_2_17_x86_64.manylinux2014_x86_64")
+AUTO_GPTQ_LAYER = "auto_gptq/nn_modules/qlinear/qlinear_cuda.py"
+
+
+def unpack_wheel(folder, name, version, digest, tags="py3-none-any", members=None):
+    """Fetches a wheel, and unpacks all of it into the folder, or some of its files."""
     folder.mkdir(parents=True, exist_ok=True)
+    wheel = f"{name}-{version}-{tags}.whl"
     with tempfile.TemporaryDirectory() as wheels:
-        for name, version, digest in PACKAGES:
-            wheel = f"{name}-{version}-py3-none-any.whl"
-            run([ROOT / "tools/fetch_pinned", wheels, f"{name}=={version}", wheel, digest])
-            with zipfile.ZipFile(Path(wheels) / wheel) as archive:
-                archive.extractall(folder)
+        run([ROOT / "tools/fetch_pinned", wheels, f"{name}=={version}", wheel, digest])
+        with zipfile.ZipFile(Path(wheels) / wheel) as archive:
+            archive.extractall(folder, members)
+
+
+def fetch_auto_gptq(folder):
+    unpack_wheel(folder, *AUTO_GPTQ, members=[AUTO_GPTQ_LAYER])
+
+
+def fetch_exllamav2(folder):
+    for package in PACKAGES:
+        unpack_wheel(folder, *package)
     for name in UNUSED_IMPORTS:
         (folder / name).mkdir(exist_ok=True)
         (folder / name / "__init__.py").touch()
