@@ -75,6 +75,10 @@ TEST(GptqConvert, RefusesWhatTheFormatDoesNotHave) {
            {{"--format", "gptq", "-b", "4", "-mr", "4"},
             2,
             "-hb, -mr and --sensitivity_tokens go with EXL2 only"},
+           {{"--format", "gptq", "-b", "4", "--sensitivity_tokens", "64"},
+            2,
+            "-hb, -mr and --sensitivity_tokens go with EXL2 only"},
+           {{"--sensitivity_tokens", "31"}, 2, "--sensitivity_tokens: 31 should be 32 or more"},
            {{"--format", "gguf"}, 2, "should be exl2, gptq or gptq_v2"}}) {
     const ProgramResult result = convert_tiny(folder, c.options);
     EXPECT_EQ(result.status, c.status) << result.err;

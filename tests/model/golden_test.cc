@@ -20,10 +20,15 @@ std::string case_name_of(const testing::TestParamInfo<std::string>& info) {
   return case_name(info.param);
 }
 
+// By how much a logit may differ from the golden's.
+double most_apart(const std::vector<float>& golden, double tolerance) {
+  return tolerance * std::max(1.0, deviation(golden));
+}
+
 void expect_close(const std::vector<float>& logits, const std::vector<float>& golden,
                   double tolerance) {
   ASSERT_EQ(logits.size(), golden.size());
-  EXPECT_LE(largest_difference(logits, golden), tolerance * std::max(1.0, deviation(golden)));
+  EXPECT_LE(largest_difference(logits, golden), most_apart(golden, tolerance));
 }
 
 // The default cache type where no routing hangs on the last bits: a random model of experts near
@@ -79,7 +84,7 @@ TEST_P(Goldens, CudaEqualsTransformers) {
 // Rows of logits that are further from the golden's than expect_close() allows.
 std::int64_t stray_rows(const std::vector<float>& logits, const std::vector<float>& golden,
                         std::int64_t vocab) {
-  const double most = 2e-2 * std::max(1.0, deviation(golden));
+  const double most = most_apart(golden, 2e-2);
   std::int64_t stray = 0;
   for (std::int64_t at = 0; at < std::ssize(golden); at += vocab) {
     const auto row = [&](const std::vector<float>& all) {
@@ -102,8 +107,7 @@ TEST_P(Goldens, CudaPromptsInBinary16AreClose) {
   const GoldenPrompt& prompt = golden.prompts().back();
   const std::vector<float> logits = run.logits({prompt.ids})[0];
   ASSERT_EQ(logits.size(), prompt.logits.size());
-  EXPECT_LE(median_difference(logits, prompt.logits),
-            5e-3 * std::max(1.0, deviation(prompt.logits)));
+  EXPECT_LE(median_difference(logits, prompt.logits), most_apart(prompt.logits, 5e-3));
   EXPECT_LE(stray_rows(logits, prompt.logits, run.model().vocab()), std::ssize(prompt.ids) / 10);
 }
 
