@@ -30,8 +30,8 @@ struct LinearMeasurement {
 struct ErrorMeasurement {
   std::vector<LinearMeasurement> linears;  // of the blocks, in order
   std::int64_t tokens = 0;                 // that the losses were measured with
-  std::int64_t sensitivity_tokens = 0;
-  FoldSet folds = {};  // that the model had
+  std::int64_t sensitivity_tokens = 0;     // positions compared: half of MeasureArgs's
+  FoldSet folds = {};                      // that the model had
 };
 
 // The reference's file of that name has no curves; reference_measurement_json() adds its keys.
