@@ -161,6 +161,9 @@ __device__ void choose(const RouteParameters& p, const Scores& s, LaneScores<kHe
   std::int32_t* chosen = p.chosen + t * p.k;
   float* weights = p.weights[t];
   float total = 0.0f;  // of the weights, or of their powers
+  // The choice that this lane keeps: a step waits for what it would read back from memory.
+  std::int32_t own_expert = 0;
+  float own_weight = 0.0f;
   Best best = best_of_lane(mine);
   __syncwarp();
   for (int j = 0; j < p.k; ++j) {
@@ -168,7 +171,10 @@ __device__ void choose(const RouteParameters& p, const Scores& s, LaneScores<kHe
     const std::uint32_t expert = ~warp_max(best.key == key ? ~best.expert : 0u);
     const float weight = s.affinity[expert];
     total += p.normalize_power > 0.0f ? powf(fabsf(weight), p.normalize_power) : weight;
-    if (lane == j % 32) {
+    if (lane == j) {
+      own_expert = static_cast<std::int32_t>(expert);
+      own_weight = weight;
+    } else if (j >= 32 && lane == j % 32) {
       chosen[j] = static_cast<std::int32_t>(expert);
       weights[j] = weight;
     }
@@ -182,11 +188,16 @@ __device__ void choose(const RouteParameters& p, const Scores& s, LaneScores<kHe
     __syncwarp();
   }
   const float factor = exact_div(p.multiplier, divisor_of(p, total));
-  // Each lane reads only what it has written.
-  for (int j = lane; j < p.k; j += 32) {
-    const float weight = weights[j] * factor;
-    weights[j] = p.expert_scale != nullptr ? weight * p.expert_scale[chosen[j]] : weight;
+  const auto scaled = [&](std::int32_t expert, float weight) {
+    weight *= factor;
+    return p.expert_scale != nullptr ? weight * p.expert_scale[expert] : weight;
+  };
+  if (lane < p.k) {
+    chosen[lane] = own_expert;
+    weights[lane] = scaled(own_expert, own_weight);
   }
+  // Each lane reads only what it has written.
+  for (int j = lane + 32; j < p.k; j += 32) weights[j] = scaled(chosen[j], weights[j]);
 }
 
 // One warp a token.

@@ -28,15 +28,23 @@ class NarrowSums {
     for (int t = 0; t < Tokens; ++t) x_[t] = p.x + min(first_token + t, p.tokens - 1) * p.x_stride;
   }
 
-  // Adds this thread's share of K.
+  // Loads the first weights of this thread. No kernel writes them, so this need not wait.
+  __device__ __forceinline__ void start(bool aligned) {
+    const int at = static_cast<int>(threadIdx.x) * kCount;
+    if (aligned && at + kCount <= in_) load(at);
+  }
+
+  // Adds this thread's share of K, of which start() has loaded the beginning.
   __device__ __forceinline__ void add(bool aligned) {
-    constexpr int kCount = 16 / sizeof(T);
     constexpr int kStep = kWarps * 32 * kCount;
     const auto thread = static_cast<int>(threadIdx.x);
     int done = 0;
     if (aligned) {
       done = in_ / kCount * kCount;
-      for (int i = thread * kCount; i < done; i += kStep) add_words(i);
+      for (int i = thread * kCount; i < done; i += kStep) {
+        if (i >= kStep) load(i);
+        add_words(i);
+      }
     }
     for (int i = done + thread; i < in_; i += kWarps * 32) {
 #pragma unroll
@@ -58,12 +66,14 @@ class NarrowSums {
   }
 
  private:
-  __device__ __forceinline__ void add_words(int at) {
-    constexpr int kCount = 16 / sizeof(T);
-    uint4 words[kColumns];
+  static constexpr int kCount = 16 / sizeof(T);  // weights of a load
+
+  __device__ __forceinline__ void load(int at) {
 #pragma unroll
     for (int c = 0; c < kColumns; ++c)
-      words[c] = __ldg(reinterpret_cast<const uint4*>(rows_[c] + at));
+      words_[c] = __ldg(reinterpret_cast<const uint4*>(rows_[c] + at));
+  }
+  __device__ __forceinline__ void add_words(int at) {
 #pragma unroll
     for (int t = 0; t < Tokens; ++t)
 #pragma unroll
@@ -71,7 +81,7 @@ class NarrowSums {
         const float4 x = *reinterpret_cast<const float4*>(x_[t] + at + v);
 #pragma unroll
         for (int c = 0; c < kColumns; ++c) {
-          const T* w = reinterpret_cast<const T*>(&words[c]) + v;
+          const T* w = reinterpret_cast<const T*>(&words_[c]) + v;
           sums_[t][c] += float_of(w[0]) * x.x + float_of(w[1]) * x.y + float_of(w[2]) * x.z +
                          float_of(w[3]) * x.w;
         }
@@ -81,6 +91,7 @@ class NarrowSums {
   const T* rows_[kColumns];
   const float* x_[Tokens];
   int in_;
+  uint4 words_[kColumns];
   float sums_[Tokens][kColumns] = {};
 };
 
@@ -90,9 +101,10 @@ __global__ void __launch_bounds__(kWarps * 32)
     narrow_gemv_kernel(const T* rows, PlainGemvLaunch p) {
   __shared__ float parts[kWarps][Tokens][kColumns];
   pdl_trigger();
-  pdl_wait();
   const int first_token = static_cast<int>(blockIdx.y) * Tokens;
   NarrowSums<T, Tokens> sums(rows, p, first_token);
+  sums.start(p.aligned);
+  pdl_wait();
   sums.add(p.aligned);
   sums.store(parts[warp_index()]);
   __syncthreads();
