@@ -39,6 +39,7 @@ struct BenchConvertOptions {
   std::int64_t length = 1024;
   std::string work;
   std::string backend = "auto";
+  ByteSize device_memory;
   std::int64_t threads = 0;
   std::string archs;
   bool json = false;
@@ -61,6 +62,9 @@ struct BenchConvertOptions {
              "the system's temporary folder"});
     v.group("Machine");
     v(backend, {"--backend", "NAME", "where to compute: auto, cpu, ref or cuda[:N]"});
+    v(device_memory,
+      {"--device-memory", "SIZE",
+       "memory of a card to use at most, such as 20GiB (no effect on a CPU)", "what is free"});
     v(threads, {"--threads", "N", "CPU threads", "physical cores"});
     v(archs, {"--archs", "DIR", "folder of architecture files to use instead", "built in"});
     v.group("Result");
@@ -144,6 +148,7 @@ Json run(const BenchConvertOptions& options, const std::vector<double>& rates) {
                                  .files = model->files,
                                  .archs = options.archs,
                                  .calibration = calibration,
+                                 .device_memory = options.device_memory.bytes,
                                  .work = work.path(),
                                  .source = "bench",
                                  .progress = std::ref(progress)},
@@ -203,8 +208,9 @@ Command bench_convert_command() {
        "Measure how long a conversion to EXL2 takes, phase by phase",
        {{"Three rates of an 8B model of random weights on a card",
          "bitloom bench convert --random llama3-8b -b 3.0,4.0,5.0 --backend cuda"},
-        {"One block of a 70B model: what it takes of a card's memory",
-         "bitloom bench convert --random llama3-70b --layers 1 --backend cuda"}}},
+        {"One block of a 70B model on a card of 24 GiB, of which a desktop leaves 23",
+         "bitloom bench convert --random llama3-70b --layers 1 --backend cuda --device-memory "
+         "23GiB"}}},
       bench_convert);
 }
 

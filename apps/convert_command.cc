@@ -116,16 +116,18 @@ void check_options(const ConvertOptions& options) {
 Calibration calibrate(const ConvertOptions& options, const OpenedModel& model,
                       const Backend& backend) {
   if (options.calibration.empty()) {
-    return calibrate_from_itself({.model = model,
-                                  .source = identity_of(model),
-                                  .archs = options.archs,
-                                  .device = std::string(backend.name()),
-                                  .threads = options.threads,
-                                  .rows = options.rows,
-                                  .length = options.length,
-                                  .seed = options.seed,
-                                  .work = options.work,
-                                  .restart = options.no_resume});
+    return calibrate_from_itself(
+        {.model = model,
+         .source = identity_of(model),
+         .archs = options.archs,
+         .device = std::string(backend.name()),
+         .device_memory = backend.reads_host_memory() ? 0 : options.device_memory.bytes,
+         .threads = options.threads,
+         .rows = options.rows,
+         .length = options.length,
+         .seed = options.seed,
+         .work = options.work,
+         .restart = options.no_resume});
   }
   const std::shared_ptr<const Tokenizer> tokenizer = load_tokenizer(model);
   const ModelText text(tokenizer, options.in);
@@ -301,6 +303,7 @@ void convert(ConvertOptions& options) {
                           .files = model.files,
                           .archs = options.archs,
                           .calibration = calibration,
+                          .device_memory = options.device_memory.bytes,
                           .work = options.work,
                           .restart = options.no_resume,
                           .quantize = {.damping = options.damping,

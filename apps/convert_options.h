@@ -42,6 +42,7 @@ struct ConvertOptions {
   std::string fold;
   std::int64_t shard_mib = 8192;
   std::string backend = "auto";
+  ByteSize device_memory;
   std::int64_t threads = 0;
   std::string archs;
   std::string report;
@@ -105,6 +106,9 @@ struct ConvertOptions {
     v(seed, {"--seed", "N", "chooses the rows, or what the model writes"});
     v.group("Machine");
     v(backend, {"--backend", "NAME", "where to compute: auto, cpu, ref or cuda[:N]"});
+    v(device_memory,
+      {"--device-memory", "SIZE",
+       "memory of a card to use at most, such as 20GiB (no effect on a CPU)", "what is free"});
     v(threads, {"--threads", "N", "CPU threads", "physical cores"});
     v(archs, {"--archs", "DIR", "folder of architecture files to use instead", "built in"});
   }

@@ -158,6 +158,7 @@ std::unique_ptr<ModelSession> load(const SelfCalibration& asked, std::int64_t ro
   SessionOptions options;
   options.opened = writing_model(asked);
   options.backend = asked.device;
+  options.memory = asked.device_memory;
   options.threads = static_cast<int>(asked.threads);
   options.archs = asked.archs;
   options.longest = length;

@@ -12,10 +12,11 @@ struct SelfCalibration {
   const OpenedModel& model;
   std::string source;  // what identifies the model, as ConvertArgs::source
   std::filesystem::path archs = {};
-  std::string device = "cpu";  // the name of a backend
-  std::int64_t threads = 0;    // 0: physical cores
-  std::int64_t rows = 0;       // besides those that are held out
-  std::int64_t length = 0;     // tokens per row
+  std::string device = "cpu";       // the name of a backend
+  std::uint64_t device_memory = 0;  // bytes to use at most; 0: what is free
+  std::int64_t threads = 0;         // 0: physical cores
+  std::int64_t rows = 0;            // besides those that are held out
+  std::int64_t length = 0;          // tokens per row
   std::uint64_t seed = 0;
   std::filesystem::path work;  // the job's folder
   bool restart = false;        // whether the job in it is discarded

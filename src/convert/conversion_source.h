@@ -18,8 +18,9 @@ struct ConversionJob {
   const ModelFiles& files;
   std::filesystem::path archs = {};  // folder of further architectures; empty: none
   const Calibration& calibration;
-  std::filesystem::path work;  // the job's folder
-  bool restart = false;        // whether the job in it is discarded
+  std::uint64_t device_memory = 0;  // bytes of a card to use at most; 0: what is free
+  std::filesystem::path work;       // the job's folder
+  bool restart = false;             // whether the job in it is discarded
   QuantizeOptions quantize = {};
   // What identifies the source beside its options, such as names, sizes and times of files.
   std::string source = {};

@@ -80,7 +80,7 @@ Converter::Converter(const ConvertArgs& args)
   check_folds(loader_, args.folds.value_or(FoldSet{}), "--fold");
   if (!args.measurement.empty()) read_measurement();
   job_.emplace(args.job.work, describe(args), args.job.restart);
-  plan_device(args.job.backend, device_sizes());
+  plan_device(args.job.backend, device_sizes(), args.job.device_memory);
 }
 
 DeviceSizes Converter::device_sizes() const {

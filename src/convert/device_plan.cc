@@ -132,12 +132,20 @@ DeviceSizes device_sizes(const ConversionJob& job, const ModelLoader& loader,
   return sizes;
 }
 
-void plan_device(Backend& backend, const DeviceSizes& sizes) {
+void plan_device(Backend& backend, const DeviceSizes& sizes, std::uint64_t most) {
   FittingOps* const ops = backend.fitting();
   if (ops == nullptr) return;
   const std::uint64_t work = device_work_bytes(backend, sizes);
   const std::uint64_t free = backend.free_memory();
-  if (work > free) {
+  const std::uint64_t usable = most > 0 ? std::min(most, free) : free;
+  if (work > usable && usable < free) {
+    fail(ErrorCode::kOutOfMemory,
+         "the conversion needs about {} of the memory of {}, and --device-memory allows {}; allow "
+         "more, or use --backend cpu",
+         human_bytes(static_cast<double>(work)), backend.name(),
+         human_bytes(static_cast<double>(usable)));
+  }
+  if (work > usable) {
     fail(
         ErrorCode::kOutOfMemory,
         "the conversion needs about {} of the memory of {}, and {} are free; use a larger card, or "
@@ -145,7 +153,7 @@ void plan_device(Backend& backend, const DeviceSizes& sizes) {
         human_bytes(static_cast<double>(work)), backend.name(),
         human_bytes(static_cast<double>(free)));
   }
-  ops->plan_work(work);
+  ops->set_row_room(usable - work);
 }
 
 }  // namespace bl

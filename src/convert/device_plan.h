@@ -29,8 +29,8 @@ std::uint64_t device_work_bytes(Backend& backend, const DeviceSizes& sizes);
 DeviceSizes device_sizes(const ConversionJob& job, const ModelLoader& loader,
                          std::span<const PlannedMatrix> linears);
 
-// Tells the backend how much memory a job needs, so that it can keep rows in the rest. Throws
-// kOutOfMemory where a card has too little.
-void plan_device(Backend& backend, const DeviceSizes& sizes);
+// Tells the backend how much memory kept rows may take: what a job leaves of the free memory, or of
+// `most` bytes (0: no limit). Throws kOutOfMemory where that is less than the job needs.
+void plan_device(Backend& backend, const DeviceSizes& sizes, std::uint64_t most);
 
 }  // namespace bl

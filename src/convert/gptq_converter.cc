@@ -102,7 +102,7 @@ GptqConverter::GptqConverter(const GptqConvertArgs& args)
   rate_.emplace(*job_, args.layout.bits, Json::object());
   DeviceSizes sizes = device_sizes(args.job, loader_, linears_);
   sizes.group_slots = args.layout.group_size;
-  plan_device(args.job.backend, sizes);
+  plan_device(args.job.backend, sizes, args.job.device_memory);
 }
 
 void GptqConverter::add(const LoadTask& linear) {

@@ -9,7 +9,7 @@ namespace bl {
 // FittingOps in host memory: products of rows and weights by the backend's `matmul`, so that each
 // backend brings its own kernels; sums over tokens, which need no copy that is transposed, and
 // everything else by the kernels of this folder. Results do not depend on the number of threads.
-class HostFitting final : public FittingOps {
+class HostFitting : public FittingOps {
  public:
   // `backend` must outlive this and read host memory.
   explicit HostFitting(Backend& backend);
@@ -19,7 +19,7 @@ class HostFitting final : public FittingOps {
   Buffer allocate(std::size_t bytes) override { return allocate_host(bytes); }
   Buffer allocate_rows(std::size_t bytes) override { return allocate_host(bytes); }
   bool is_near(const TensorView&) const override { return true; }
-  void plan_work(std::size_t) override {}
+  void set_row_room(std::size_t) override {}
   void clear(const TensorView& to) override;
   void copy(const TensorView& to, const TensorView& from) override;
   void transpose(const TensorView& to, const TensorView& from) override;

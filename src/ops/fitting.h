@@ -123,15 +123,13 @@ class FittingOps {
 
   // Memory of the backend for matrices. It must not outlive the backend. Throws kOutOfMemory.
   virtual Buffer allocate(std::size_t bytes) = 0;
-  // Memory for rows that are kept from one pass to the next: as allocate() while there is room
-  // beside the bytes of plan_work(), otherwise host memory. Only copy() and gather() may
-  // touch the latter.
+  // Memory for rows that are kept from one pass to the next: as allocate() within the room of
+  // set_row_room(), otherwise host memory. Only copy() and gather() may touch the latter.
   virtual Buffer allocate_rows(std::size_t bytes) = 0;
   // Whether ops may read this memory of allocate_rows().
   virtual bool is_near(const TensorView& rows) const = 0;
-  // How much memory of the backend everything else takes at most. Until it is called, no rows are
-  // kept there.
-  virtual void plan_work(std::size_t bytes) = 0;
+  // How much memory of the backend kept rows may take; nothing until it is called.
+  virtual void set_row_room(std::size_t bytes) = 0;
 
   virtual void clear(const TensorView& to) = 0;
   // Rows of both may be strided, and both may be memory of allocate_rows().

@@ -68,26 +68,52 @@ TEST(DevicePlan, IsNothingForAHost) {
   EXPECT_EQ(device_work_bytes(*backend, {}), 0u);
 }
 
+// Remembers what it was told.
+class RoomFitting : public HostFitting {
+ public:
+  using HostFitting::HostFitting;
+  void set_row_room(std::size_t bytes) override { room = bytes; }
+
+  std::size_t room = 0;
+};
+
 // A host that says that it has memory of its own, of which little is free.
 class SmallCard : public CpuBackend {
  public:
-  SmallCard() : CpuBackend(1) {}
+  explicit SmallCard(std::uint64_t free) : CpuBackend(1), free_(free) {}
   bool reads_host_memory() const override { return false; }
   std::string_view name() const override { return "cuda:7"; }
-  std::uint64_t free_memory() const override { return 1000; }
+  std::uint64_t free_memory() const override { return free_; }
   std::size_t own_bytes() const override { return 2000; }
   FittingOps* fitting() override { return &host_; }
+  std::size_t row_room() const { return host_.room; }
 
  private:
+  std::uint64_t free_;
   CpuBackend cpu_{1};
-  HostFitting host_{cpu_};
+  RoomFitting host_{cpu_};
 };
 
 TEST(DevicePlan, RefusesWhatDoesNotFit) {
-  SmallCard card;
-  const std::string error = error_of([&] { plan_device(card, {}); }, ErrorCode::kOutOfMemory);
+  SmallCard card(1000);
+  const std::string error = error_of([&] { plan_device(card, {}, 0); }, ErrorCode::kOutOfMemory);
   EXPECT_NE(error.find("cuda:7"), std::string::npos) << error;
   EXPECT_NE(error.find("--backend cpu"), std::string::npos) << error;
+  EXPECT_EQ(error.find("--device-memory"), std::string::npos) << error;
+}
+
+TEST(DevicePlan, LeavesTheRestToRows) {
+  SmallCard card(kGiB);
+  const std::uint64_t work = device_work_bytes(card, {});
+  plan_device(card, {}, 0);
+  EXPECT_EQ(card.row_room(), kGiB - work);
+  plan_device(card, {}, work + 500);
+  EXPECT_EQ(card.row_room(), 500u);
+  plan_device(card, {}, 2 * kGiB);
+  EXPECT_EQ(card.row_room(), kGiB - work);
+  const std::string error =
+      error_of([&] { plan_device(card, {}, work - 1); }, ErrorCode::kOutOfMemory);
+  EXPECT_NE(error.find("--device-memory"), std::string::npos) << error;
 }
 
 }  // namespace

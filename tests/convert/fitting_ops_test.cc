@@ -223,7 +223,7 @@ TEST_P(FittingOpsOf, GatherByPermutations) {
 TEST_P(FittingOpsOf, GatherRowsOfSeveralMatrices) {
   std::vector<Tensor> kept;
   for (int i = 0; i < 5; ++i) {
-    if (i == 3) ops().plan_work(0);  // room on the card from here on
+    if (i == 3) ops().set_row_room(SIZE_MAX);  // on the card from here on
     kept.push_back(products_->keep(random(7, 45, 3)));
   }
   std::vector<TensorView> rows;
@@ -391,8 +391,8 @@ TEST_P(FittingOpsOf, CompareRowsOfLogits) {
 
 // Rows that are kept on the card and in host memory are the same rows.
 TEST_P(FittingOpsOf, KeepRows) {
-  for (const std::size_t work : {SIZE_MAX, std::size_t{0}}) {
-    ops().plan_work(work);
+  for (const std::size_t room : {std::size_t{0}, SIZE_MAX}) {
+    ops().set_row_room(room);
     const TensorView x = random(9, 20, 4);
     const Values values = get(x);
     const Tensor kept = products_->keep(x);

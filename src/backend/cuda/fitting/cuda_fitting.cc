@@ -66,13 +66,6 @@ bool CudaFitting::is_near(const TensorView& rows) const {
   return attributes.type == cudaMemoryTypeDevice;
 }
 
-void CudaFitting::plan_work(std::size_t bytes) {
-  std::size_t free = 0;
-  std::size_t total = 0;
-  BL_CUDA_CHECK(cudaMemGetInfo(&free, &total));
-  rows_.set_room(free > bytes ? free - bytes : 0);
-}
-
 void CudaFitting::clear(const TensorView& to) {
   BL_CUDA_CHECK(cudaMemset2DAsync(to.data, pitch(to), 0, row_bytes(to),
                                   static_cast<std::size_t>(to.rows()), device_.stream()));

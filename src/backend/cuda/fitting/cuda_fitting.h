@@ -14,7 +14,7 @@ class CudaFitting final : public FittingOps {
   Buffer allocate(std::size_t bytes) override;
   Buffer allocate_rows(std::size_t bytes) override { return rows_.take(bytes); }
   bool is_near(const TensorView& rows) const override;
-  void plan_work(std::size_t bytes) override;
+  void set_row_room(std::size_t bytes) override { rows_.set_room(bytes); }
 
   void clear(const TensorView& to) override;
   void copy(const TensorView& to, const TensorView& from) override;
