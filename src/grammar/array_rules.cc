@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "grammar/ebnf_literal.h"
 #include "grammar/value_rules.h"
 
 namespace bl {
@@ -165,7 +166,7 @@ class ArrayGraph {
         if ((place.used >> i & 1) != 0) continue;
         next.used = place.used | 1u << i;
         const int to = number_of(next);
-        steps_[at].push_back({RuleWriter::literal(values_[i]), to});
+        steps_[at].push_back({ebnf_literal(values_[i]), to});
       }
       return;
     }

@@ -169,21 +169,6 @@ std::string RuleWriter::repeated(const std::string& item, std::size_t fewest, st
   return fmt::format("{}{{{},{}}}", add(item, "bl.repeated."), fewest, most);
 }
 
-std::string RuleWriter::literal(std::string_view text) {
-  std::string made = "\"";
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      made += {'\\', c};
-    } else if (byte < 0x20 || byte == 0x7f) {
-      made += fmt::format("\\x{:02x}", byte);
-    } else {
-      made += c;
-    }
-  }
-  return made + '"';
-}
-
 std::string RuleWriter::text(const std::string& first) const {
   return fmt::format("root ::= {}\n{}", first, text_);
 }

@@ -38,8 +38,6 @@ class RuleWriter {
   // Between `fewest` and `most` times the rule `item`. The grammar library counts them as it goes.
   std::string repeated(const std::string& item, std::size_t fewest, std::size_t most);
 
-  static std::string literal(std::string_view text);
-
   // The whole grammar, with the rule `root` leading to `first`.
   std::string text(const std::string& first) const;
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "grammar/ebnf_literal.h"
 #include "grammar/json_string.h"
 #include "grammar/schema_grammar.h"
 
@@ -28,7 +29,7 @@ void ValueRules::finish() {
 std::vector<std::string> ValueRules::choices(int value) {
   std::vector<std::string> choices;
   const auto add_literal = [&](ValueKind kind, const char* text) {
-    if (table_.allows(value, kind)) choices.push_back(RuleWriter::literal(text));
+    if (table_.allows(value, kind)) choices.push_back(ebnf_literal(text));
   };
   add_literal(ValueKind::kNull, "null");
   add_literal(ValueKind::kFalse, "false");
@@ -50,7 +51,7 @@ std::string ValueRules::key(const std::string& name) {
   const bool plain = std::all_of(name.begin(), name.end(), [](char c) {
     return c >= 0x20 && c < 0x7f && c != '"' && c != '\\' && c != '/';
   });
-  if (plain) return RuleWriter::literal('"' + name + '"');
+  if (plain) return ebnf_literal('"' + name + '"');
   return writer_.automaton(json_strings(one_of_texts({name}), StringEscapes::kNotAscii));
 }
 

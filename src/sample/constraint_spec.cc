@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/utf8.h"
+#include "grammar/ebnf_literal.h"
 #include "sample/json_schema_check.h"
 #include "sample/regex_grammar.h"
 #include "text/unicode.h"
@@ -168,22 +169,6 @@ ConstraintSpec read_format(const OrderedJson& format, std::string_view what) {
       what, json_text(OrderedJson(type.substr(0, 60))));
 }
 
-// Quotes a text as an EBNF literal.
-std::string literal(std::string_view text) {
-  std::string made = "\"";
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      made += {'\\', c};
-    } else if (byte < 0x20 || byte == 0x7f) {
-      made += fmt::format("\\x{:02x}", byte);
-    } else {
-      made += c;
-    }
-  }
-  return made + '"';
-}
-
 std::string class_of(const std::vector<char32_t>& characters) {
   std::string made = "[";
   for (const char32_t c : characters) append_utf8(c, made);
@@ -205,12 +190,12 @@ std::string caseless(std::string_view text) {
     if (variants.size() == 1) {
       plain += text.substr(at, point.size);
     } else {
-      if (!plain.empty()) add(literal(std::exchange(plain, {})));
+      if (!plain.empty()) add(ebnf_literal(std::exchange(plain, {})));
       add(class_of(variants));
     }
     at += point.size;
   }
-  if (!plain.empty() || made.empty()) add(literal(plain));
+  if (!plain.empty() || made.empty()) add(ebnf_literal(plain));
   return made;
 }
 
@@ -226,7 +211,7 @@ std::string alternatives(std::span<const std::string> texts, bool ignore_case) {
       fail(ErrorCode::kInvalidArgument, "a text to choose from is not valid UTF-8");
     }
     if (&text != &texts.front()) made += " | ";
-    made += ignore_case ? caseless(text) : literal(text);
+    made += ignore_case ? caseless(text) : ebnf_literal(text);
   }
   return made;
 }

@@ -60,11 +60,11 @@ void list_adapters(ServerState& state, const Call& call) {
     if (std::find(shown.begin(), shown.end(), item.name) != shown.end()) continue;
     list["data"].push_back(adapter_json(item.name, std::nullopt));
   }
-  call.exchange->respond(json_response(200, list));
+  respond_json(*call.exchange, list);
 }
 
 void show_active(ServerState& state, const Call& call) {
-  call.exchange->respond(json_response(200, active_adapters(*state.model({}))));
+  respond_json(*call.exchange, active_adapters(*state.model({})));
 }
 
 // The adapters that a body asks for, without their places.
@@ -111,14 +111,14 @@ void load_adapters(ServerState& state, const Call& call) {
                    failure.push_back(adapter.name);
                  }
                }
-               to->respond(json_response(200, {{"success", success}, {"failure", failure}}));
+               respond_json(*to, {{"success", success}, {"failure", failure}});
              });
 }
 
 void unload_adapters(ServerState& state, const Call& call) {
   const auto model = model_for(state, optional_body(call));
   for (const ServedAdapter& adapter : model->adapters()) model->unload_adapter(adapter.name);
-  call.exchange->respond(json_response(200, {{"success", true}}));
+  respond_json(*call.exchange, {{"success", true}});
 }
 
 // llama.cpp's server numbers its adapters.
@@ -130,7 +130,7 @@ void list_numbered(ServerState& state, const Call& call) {
                     {"path", adapter.path.filename().string()},
                     {"scale", adapter.weight}});
   }
-  call.exchange->respond(json_response(200, list));
+  respond_json(*call.exchange, list);
 }
 
 void set_numbered(ServerState& state, const Call& call) {
@@ -151,7 +151,7 @@ void set_numbered(ServerState& state, const Call& call) {
     weights.emplace_back(static_cast<std::size_t>(id), checked_weight(each, "scale"));
   }
   state.model({})->set_adapter_weights(weights);
-  call.exchange->respond(json_response(200, {{"success", true}}));
+  respond_json(*call.exchange, {{"success", true}});
 }
 
 constexpr StateRoute kAdapterRoutes[] = {

@@ -15,6 +15,7 @@
 #include "base/json.h"
 #include "sample/sampling_preset.h"
 #include "server/chat_reply.h"
+#include "server/model_lookup.h"
 #include "server/request_body.h"
 #include "server/route_table.h"
 #include "server/routes.h"
@@ -28,16 +29,12 @@ Json list_of(const std::vector<std::string>& names) {
   return {{"object", "list"}, {"data", names}};
 }
 
-void answer(const Call& call, const Json& body) {
-  call.exchange->respond(json_response(200, body));
-}
-
 void list_templates(ServerState& state, const Call& call) {
   std::vector<std::string> names;
   for (const auto& item : state.folders().templates.list()) names.push_back(item.name);
   Json json = list_of(names);
   for (const auto& model : state.models()) json["selected"][model->name()] = model->template_name();
-  answer(call, json);
+  respond_json(*call.exchange, json);
 }
 
 void switch_template(ServerState& state, const Call& call) {
@@ -48,26 +45,22 @@ void switch_template(ServerState& state, const Call& call) {
     throw HttpError(400, "no_template_folder",
                     "the server was started without --templates, the folder of chat templates");
   }
-  const auto item = state.folders().templates.find(name);
-  if (!item) {
-    openai::fail_at(ErrorCode::kInvalidArgument, "prompt_template_name",
-                    "there is no template '{}'; /v1/templates lists those that there are",
-                    name.substr(0, 200));
-  }
+  const NamedFolder::Item item = template_named(state, name, "prompt_template_name");
   const auto model = model_for(state, body);
-  const std::string source = read_file(item->path, kMostTemplateBytes);
-  model->set_template(std::make_shared<const ChatTemplate>(source, item->name), item->name);
-  answer(call, {{"success", true}});
+  const std::string source = read_file(item.path, kMostTemplateBytes);
+  model->set_template(std::make_shared<const ChatTemplate>(source, item.name), item.name);
+  respond_json(*call.exchange, {{"success", true}});
 }
 
 void unload_template(ServerState& state, const Call& call) {
   model_for(state, optional_body(call))->set_template(nullptr, {});
-  answer(call, {{"success", true}});
+  respond_json(*call.exchange, {{"success", true}});
 }
 
 void list_presets(ServerState& state, const Call& call) {
   const auto preset = state.registry().preset();
-  answer(call, {{"selected_preset", preset ? Json(preset->name()) : Json()},
+  respond_json(*call.exchange,
+               {{"selected_preset", preset ? Json(preset->name()) : Json()},
                 {"overrides", preset ? preset->merged(Json::object()) : Json::object()},
                 {"presets", SamplingPreset::names(state.folders().presets)}});
 }
@@ -97,12 +90,12 @@ void switch_preset(ServerState& state, const Call& call) {
   state.registry().set_preset(name.empty()
                                   ? SamplingPreset::parse(Json(*overrides), "request", "overrides")
                                   : preset_named(state, name));
-  answer(call, {{"success", true}});
+  respond_json(*call.exchange, {{"success", true}});
 }
 
 void unload_preset(ServerState& state, const Call& call) {
   state.registry().set_preset(std::nullopt);
-  answer(call, {{"success", true}});
+  respond_json(*call.exchange, {{"success", true}});
 }
 
 void encode_tokens(ServerState& state, const Call& call) {
@@ -123,7 +116,7 @@ void encode_tokens(ServerState& state, const Call& call) {
     const OrderedJson messages = openai::template_messages(*text);
     ids = model->with_text([&](const ModelText& own) { return own.encode_chat(messages); });
   }
-  answer(call, {{"tokens", ids}, {"length", ids.size()}});
+  respond_json(*call.exchange, {{"tokens", ids}, {"length", ids.size()}});
 }
 
 void decode_tokens(ServerState& state, const Call& call) {
@@ -140,11 +133,11 @@ void decode_tokens(ServerState& state, const Call& call) {
   }
   const bool show_special = openai::read_flag(body, "decode_special_tokens", true);
   const auto ids = tokens->get<std::vector<std::int32_t>>();
-  answer(call, {{"text", model->engine().tokenizer().decode(ids, !show_special)}});
+  respond_json(*call.exchange, {{"text", model->engine().tokenizer().decode(ids, !show_special)}});
 }
 
 void show_permission(ServerState&, const Call& call) {
-  answer(call, {{"permission", call.rights.admin ? "admin" : "api"}});
+  respond_json(*call.exchange, {{"permission", call.rights.admin ? "admin" : "api"}});
 }
 
 constexpr StateRoute kAdminRoutes[] = {

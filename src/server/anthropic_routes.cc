@@ -54,7 +54,7 @@ class WholeMessageReply : public ChatReply {
   void on_news(const Event& event, const std::vector<AnswerEvent>& news, http::Exchange&) override {
     for (const Json& one : events_.push(event, news)) whole_.add(one);
   }
-  void on_end(http::Exchange& to) override { to.respond(json_response(200, whole_.message())); }
+  void on_end(http::Exchange& to) override { respond_json(to, whole_.message()); }
   void on_error(const Error& error, http::Exchange& to) override {
     to.respond(error_response(ErrorShape::kAnthropic, error));
   }
@@ -94,7 +94,7 @@ void add_anthropic_routes(Router& router, ServerState& state) {
               .handle = [&state](const Call& call) {
                 const std::int64_t tokens =
                     count_prompt_tokens(state, anthropic::chat_body(call.body()));
-                call.exchange->respond(json_response(200, {{"input_tokens", tokens}}));
+                respond_json(*call.exchange, {{"input_tokens", tokens}});
               }});
 }
 

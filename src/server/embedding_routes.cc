@@ -153,7 +153,7 @@ void embed_native(ServerState& state, const Call& call, const OrderedJson& body)
           for (const std::vector<float>& vector : vectors) {
             list.push_back({{"index", list.size()}, {"embedding", Json::array({vector})}});
           }
-          to->respond(json_response(200, list));
+          respond_json(*to, list);
         });
 }
 
@@ -197,8 +197,7 @@ void handle_ollama(ServerState& state, const Call& call) {
   // Nothing to embed: the request only has the model loaded.
   const bool is_empty = input == nullptr || *input == "" || *input == OrderedJson::array();
   if (is_empty) {
-    return call.exchange->respond(
-        json_response(200, {{"model", name}, {"embeddings", Json::array()}}));
+    return respond_json(*call.exchange, {{"model", name}, {"embeddings", Json::array()}});
   }
   if (count_in(body, "dimensions", 0) > 0 &&
       count_in(body, "dimensions", 0) != wanted.model->card()->facts.hidden) {
@@ -213,11 +212,11 @@ void handle_ollama(ServerState& state, const Call& call) {
   }
   embed(state, call, ErrorShape::kOllama, std::move(wanted),
         [to = call.exchange, name, start](const Wanted& asked, const Vectors& vectors) {
-          to->respond(json_response(200, {{"model", name},
-                                          {"embeddings", vectors},
-                                          {"total_duration", nanoseconds_since(start)},
-                                          {"load_duration", 0},
-                                          {"prompt_eval_count", asked.input.tokens()}}));
+          respond_json(*to, {{"model", name},
+                             {"embeddings", vectors},
+                             {"total_duration", nanoseconds_since(start)},
+                             {"load_duration", 0},
+                             {"prompt_eval_count", asked.input.tokens()}});
         });
 }
 
@@ -228,14 +227,14 @@ void handle_ollama_prompt(ServerState& state, const Call& call) {
   wanted.model = ollama_model(state, body);
   const std::string prompt = text_in(body, "prompt");
   if (prompt.empty()) {
-    return call.exchange->respond(json_response(200, {{"embedding", Json::array()}}));
+    return respond_json(*call.exchange, {{"embedding", Json::array()}});
   }
   wanted.input = read_embedding_input(prompt, "prompt", wanted.model->engine().tokenizer());
   wanted.normalize = false;
   truncate(wanted.input, wanted.model->engine().context());
   embed(state, call, ErrorShape::kOllama, std::move(wanted),
         [to = call.exchange](const Wanted&, const Vectors& vectors) {
-          to->respond(json_response(200, {{"embedding", vectors.front()}}));
+          respond_json(*to, {{"embedding", vectors.front()}});
         });
 }
 
@@ -255,11 +254,10 @@ void handle_rerank(ServerState& state, const Call& call) {
   }
   wanted.input =
       read_embedding_input(asked.texts(), "documents", wanted.model->engine().tokenizer());
-  embed(
-      state, call, ErrorShape::kOpenAi, std::move(wanted),
-      [to = call.exchange, asked = std::move(asked)](const Wanted& of, const Vectors& vectors) {
-        to->respond(json_response(200, asked.answer(vectors, of.model->name(), of.input.tokens())));
-      });
+  embed(state, call, ErrorShape::kOpenAi, std::move(wanted),
+        [to = call.exchange, asked = std::move(asked)](const Wanted& of, const Vectors& vectors) {
+          respond_json(*to, asked.answer(vectors, of.model->name(), of.input.tokens()));
+        });
 }
 
 constexpr StateRoute kEmbeddingRoutes[] = {

@@ -121,6 +121,8 @@ http::Response json_response(int status, const Json& body) {
           body.dump(-1, ' ', false, Json::error_handler_t::replace)};
 }
 
+void respond_json(http::Exchange& to, const Json& body) { to.respond(json_response(200, body)); }
+
 http::Response error_response(ErrorShape shape, const Error& error) {
   http::Response response = json_response(status_of(error), error_body(shape, error));
   if (response.status == 503) response.fields.push_back({"Retry-After", "5"});

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/json_fwd.h"
+#include "http/exchange.h"
 #include "http/message.h"
 
 namespace bl::server {
@@ -37,5 +38,7 @@ Json error_body(ErrorShape shape, const Error& error);
 http::Response error_response(ErrorShape shape, const Error& error);
 
 http::Response json_response(int status, const Json& body);
+// Answers with status 200.
+void respond_json(http::Exchange& to, const Json& body);
 
 }  // namespace bl::server

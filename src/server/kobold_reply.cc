@@ -105,7 +105,7 @@ void KoboldReply::on_end(http::Exchange& to) {
                        {"prompt_tokens", choice.usage.prompt_tokens},
                        {"completion_tokens", choice.usage.generated_tokens}});
   }
-  to.respond(json_response(200, {{"results", std::move(results)}}));
+  respond_json(to, {{"results", std::move(results)}});
 }
 
 void KoboldReply::on_error(const Error& error, http::Exchange& to) {

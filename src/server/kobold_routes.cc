@@ -71,7 +71,7 @@ std::string short_text(const Call& call, const char* key) {
 
 void check(const Answers& answers, const Call& call) {
   const std::string text = answers->text_of(call.rights.key_name, short_text(call, "genkey"));
-  call.exchange->respond(json_response(200, {{"results", Json::array({{{"text", text}}})}}));
+  respond_json(*call.exchange, {{"results", Json::array({{{"text", text}}})}});
 }
 
 Json count_tokens(ServerState& state, const Call& call) {
@@ -90,9 +90,8 @@ void add_generation(Router& router, ServerState& state) {
       [&state, answers](const Call& call) { generate(state, answers, call, false); });
   add("POST", "/extra/generate/stream", "Continue a text, piece by piece",
       [&state, answers](const Call& call) { generate(state, answers, call, true); });
-  add("POST", "/extra/tokencount", "Count the tokens of a text", [&state](const Call& call) {
-    call.exchange->respond(json_response(200, count_tokens(state, call)));
-  });
+  add("POST", "/extra/tokencount", "Count the tokens of a text",
+      [&state](const Call& call) { respond_json(*call.exchange, count_tokens(state, call)); });
   const Adder quick{router, true};
   for (const char* method : {"GET", "POST"}) {
     quick(method, "/extra/generate/check", "The text so far of an answer that is being made",
@@ -108,7 +107,7 @@ void add_generation(Router& router, ServerState& state) {
 void add_values(Router& router, ServerState& state) {
   const Adder add{router, true};
   const auto answer = [](auto make) {
-    return [make](const Call& call) { call.exchange->respond(json_response(200, make())); };
+    return [make](const Call& call) { respond_json(*call.exchange, make()); };
   };
   add("GET", "/v1/model", "The name of the model", answer([&state] {
         return Json{{"result", "bitloom/" + state.model("")->name()}};
@@ -146,7 +145,7 @@ void add_values(Router& router, ServerState& state) {
         if (!short_text(call, "value").empty()) {
           throw HttpError(400, "", "there are no soft prompts here; send an empty value");
         }
-        call.exchange->respond(json_response(200, Json::object()));
+        respond_json(*call.exchange, Json::object());
       });
 }
 

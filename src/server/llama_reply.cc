@@ -238,18 +238,18 @@ void LlamaReply::on_end(http::Exchange& to) {
     return to.end();
   }
   if (choices_.size() == 1 && !asked_.is_list) {
-    return to.respond(json_response(200, Json(choices_.front().last)));
+    return respond_json(to, Json(choices_.front().last));
   }
   if (form_ == LlamaForm::kBoth) {  // OpenAI's clients look for all choices in one object
     OrderedJson all = choices_.front().last;
     for (std::size_t i = 1; i < choices_.size() && all.contains("choices"); ++i) {
       all["choices"].push_back(choices_[i].last["choices"][0]);
     }
-    if (!asked_.is_list) return to.respond(json_response(200, Json(all)));
+    if (!asked_.is_list) return respond_json(to, Json(all));
   }
   Json list = Json::array();
   for (const Choice& choice : choices_) list.push_back(Json(choice.last));
-  to.respond(json_response(200, list));
+  respond_json(to, list);
 }
 
 void LlamaReply::on_error(const Error& error, http::Exchange& to) {

@@ -151,19 +151,18 @@ void add_llama_routes(Router& router, ServerState& state) {
   add("/infill", "Fill a gap in code", infill);
   add("/tokenize", "Turn a text into token ids", [](ServerState& s, const Call& call) {
     const OrderedJson body = call.body();
-    call.exchange->respond(json_response(200, tokenize(*native_model(s, body), body)));
+    respond_json(*call.exchange, tokenize(*native_model(s, body), body));
   });
   add("/detokenize", "Turn token ids into a text", [](ServerState& s, const Call& call) {
     const OrderedJson body = call.body();
     const std::vector<std::int32_t> ids = read_ids(body, "tokens");
     const std::string text = native_model(s, body)->engine().tokenizer().decode(ids, false);
-    call.exchange->respond(json_response(200, {{"content", text}}));
+    respond_json(*call.exchange, {{"content", text}});
   });
   add("/apply-template", "Show a conversation as the model gets it",
       [](ServerState& s, const Call& call) {
         const OrderedJson body = call.body();
-        call.exchange->respond(
-            json_response(200, {{"prompt", apply_template(*native_model(s, body), body)}}));
+        respond_json(*call.exchange, {{"prompt", apply_template(*native_model(s, body), body)}});
       });
 }
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "api/request_error.h"
 #include "server/error_shape.h"
 #include "server/model_folder.h"
 
@@ -22,6 +23,17 @@ ModelInfo info_named(const ServerState& state, const std::string& name) {
   throw HttpError(404, "model_not_found",
                   fmt::format("the model '{}' does not exist here; /v1/models lists those that do",
                               name.substr(0, 200)));
+}
+
+NamedFolder::Item template_named(const ServerState& state, const std::string& name,
+                                 const char* field) {
+  const auto item = state.folders().templates.find(name);
+  if (!item) {
+    openai::fail_at(ErrorCode::kInvalidArgument, field,
+                    "there is no template '{}'; /v1/templates lists those that there are",
+                    name.substr(0, 200));
+  }
+  return *item;
 }
 
 }  // namespace bl::server

@@ -87,13 +87,7 @@ LoadSettings settings_in(const ServerState& state, const OrderedJson& body) {
   const OrderedJson* alpha = openai::given(body, "rope_alpha");
   if (alpha != nullptr && *alpha != "auto") settings.rope_alpha = number_in(body, "rope_alpha", 0);
   if (const std::string name = text_in(body, "prompt_template"); !name.empty()) {
-    const auto item = state.folders().templates.find(name);
-    if (!item) {
-      openai::fail_at(ErrorCode::kInvalidArgument, "prompt_template",
-                      "there is no template '{}'; /v1/templates lists those that there are",
-                      name.substr(0, 200));
-    }
-    settings.chat_template = item->path;
+    settings.chat_template = template_named(state, name, "prompt_template").path;
   }
   const OrderedJson* draft = openai::given(body, "draft_model");
   if (draft == nullptr) return settings;
@@ -170,7 +164,7 @@ void unload_model(ServerState& state, const Call& call) {
   if (name.empty()) name = text_in(body, "model");
   const bool cancel = openai::read_flag(body, "skip_queue", false);
   state.registry().unload(name, cancel, [to = call.exchange] {
-    to->respond(json_response(200, {{"success", true}}));
+    respond_json(*to, {{"success", true}});
   });
 }
 
@@ -179,25 +173,25 @@ void begin_load(ServerState& state, const Call& call) {
   const std::string name = needed_text(call.body(), "model");
   state.registry().load(
       name, {}, [](const ModelRegistry::Lease&, const std::shared_ptr<const Error>&) {}, {});
-  call.exchange->respond(json_response(200, {{"success", true}}));
+  respond_json(*call.exchange, {{"success", true}});
 }
 
 void begin_unload(ServerState& state, const Call& call) {
   state.registry().unload(needed_text(call.body(), "model"), false, [] {});
-  call.exchange->respond(json_response(200, {{"success", true}}));
+  respond_json(*call.exchange, {{"success", true}});
 }
 
 void send_list(ServerState& state, const Call& call) {
-  call.exchange->respond(json_response(200, list_of_models(state)));
+  respond_json(*call.exchange, list_of_models(state));
 }
 
 void send_one(ServerState& state, const Call& call) {
   const std::string& name = call.path_value("model");
-  call.exchange->respond(json_response(200, model_json(info_named(state, name), name)));
+  respond_json(*call.exchange, model_json(info_named(state, name), name));
 }
 
 void send_card(ServerState& state, const Call& call) {
-  call.exchange->respond(json_response(200, tabby_card(state)));
+  respond_json(*call.exchange, tabby_card(state));
 }
 
 constexpr StateRoute kModelRoutes[] = {

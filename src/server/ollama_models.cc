@@ -78,7 +78,7 @@ void send_tags(ServerState& state, const Call& call) {
       if (name != "*") models.push_back(tags_entry(ollama_card(info, name)));
     }
   }
-  call.exchange->respond(json_response(200, {{"models", std::move(models)}}));
+  respond_json(*call.exchange, {{"models", std::move(models)}});
 }
 
 std::int64_t expires_at(const ModelInfo& info) {
@@ -93,17 +93,17 @@ void send_running(ServerState& state, const Call& call) {
     if (info.state != ModelState::kLoaded) continue;
     models.push_back(running_entry(ollama_card(info, info.names.front()), expires_at(info)));
   }
-  call.exchange->respond(json_response(200, {{"models", std::move(models)}}));
+  respond_json(*call.exchange, {{"models", std::move(models)}});
 }
 
 // A model is not loaded for this, so what is told of one that never was is less.
 void send_shown(ServerState& state, const Call& call) {
   const std::string name = ollama::model_of(call.body());
-  call.exchange->respond(json_response(200, shown(ollama_card(info_named(state, name), name))));
+  respond_json(*call.exchange, shown(ollama_card(info_named(state, name), name)));
 }
 
 void send_version(ServerState&, const Call& call) {
-  call.exchange->respond(json_response(200, {{"version", kOllamaVersion}}));
+  respond_json(*call.exchange, {{"version", kOllamaVersion}});
 }
 
 constexpr StateRoute kOllamaModelRoutes[] = {

@@ -58,7 +58,7 @@ class WholeLinesReply : public ChatReply {
   void on_news(const Event& event, const std::vector<AnswerEvent>& news, http::Exchange&) override {
     for (const Json& line : lines_.push(event, news)) whole_.add(line);
   }
-  void on_end(http::Exchange& to) override { to.respond(json_response(200, whole_.answer())); }
+  void on_end(http::Exchange& to) override { respond_json(to, whole_.answer()); }
   void on_error(const Error& error, http::Exchange& to) override {
     to.respond(error_response(ErrorShape::kOllama, error));
   }
@@ -134,7 +134,7 @@ const char* load_or_unload(ServerState& state, const std::string& name,
 void send_ollama_loaded(const ollama::AnswerHead& head, const char* done_reason, bool streamed,
                         http::Exchange& to) {
   const Json line = ollama::loaded(head, done_reason);
-  if (!streamed) return to.respond(json_response(200, line));
+  if (!streamed) return respond_json(to, line);
   JsonLines stream;
   stream.write(to, line);
   to.end();

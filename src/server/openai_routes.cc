@@ -111,7 +111,7 @@ class WholeChatReply : public ChatReply {
     timings_.add(event);
     choices_[static_cast<std::size_t>(event.choice)].add(event, news, reader(event.choice));
   }
-  void on_end(http::Exchange& to) override { to.respond(json_response(200, answer())); }
+  void on_end(http::Exchange& to) override { respond_json(to, answer()); }
   void on_error(const Error& error, http::Exchange& to) override {
     to.respond(error_response(ErrorShape::kOpenAi, error));
   }
@@ -164,7 +164,7 @@ class PredictionsReply : public Reply {
   void on_end(http::Exchange& to) override {
     Json predictions = Json::array();
     for (const auto& reply : replies_) predictions.push_back(reply->answer());
-    to.respond(json_response(200, {{"predictions", std::move(predictions)}}));
+    respond_json(to, {{"predictions", std::move(predictions)}});
   }
   void on_error(const Error& error, http::Exchange& to) override {
     to.respond(error_response(ErrorShape::kOpenAi, error));

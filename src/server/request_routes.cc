@@ -57,17 +57,16 @@ void change_sampling(const ServerState& state, const Call& call) {
     sampling = changed;
   });
   generation->change_sampling(sampling);
-  call.exchange->respond(
-      json_response(200, {{"id", generation->id()},
-                          {"object", "request.sampling"},
-                          {"sampling", write_sampling(sampling, SamplingParams::plain())}}));
+  respond_json(*call.exchange, {{"id", generation->id()},
+                                {"object", "request.sampling"},
+                                {"sampling", write_sampling(sampling, SamplingParams::plain())}});
 }
 
 void cancel(const ServerState& state, const Call& call) {
   const std::shared_ptr<Generation> generation = named_generation(state, call);
   generation->cancel();
-  call.exchange->respond(
-      json_response(200, {{"id", generation->id()}, {"object", "request"}, {"cancelled", true}}));
+  respond_json(*call.exchange,
+               {{"id", generation->id()}, {"object", "request"}, {"cancelled", true}});
 }
 
 }  // namespace

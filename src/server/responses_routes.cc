@@ -55,7 +55,7 @@ class WholeResponseReply : public ChatReply {
     for (Json& one : events_.push(event, news, reader(event.choice).reasoning_tokens()))
       last_ = std::move(one);
   }
-  void on_end(http::Exchange& to) override { to.respond(json_response(200, last_.at("response"))); }
+  void on_end(http::Exchange& to) override { respond_json(to, last_.at("response")); }
   void on_error(const Error& error, http::Exchange& to) override {
     to.respond(error_response(ErrorShape::kOpenAi, error));
   }

@@ -136,7 +136,7 @@ void add_status_routes(Router& router, const StatusSources& from) {
               .quick = true,
               .summary = "This document",
               .handle = [&router](const Call& call) {
-                call.exchange->respond(json_response(200, openapi_document(router)));
+                respond_json(*call.exchange, openapi_document(router));
               }});
 }
 
