@@ -1,5 +1,6 @@
 """Shared by the comparisons with peers: running programs, medians of rounds, a table."""
 
+import json
 import statistics
 import subprocess
 import sys
@@ -14,6 +15,13 @@ def say(text):
 
 def run(command, **options):
     return subprocess.run([str(part) for part in command], check=True, **options)
+
+
+def kl_divergence(args, folder):
+    """Returns how far the model in `folder` is from args.model on args.rows rows of args.text, by args.bitloom on args.backend."""
+    done = run([args.bitloom, "eval", "kld", "-q", "-m", folder, "--base", args.model, "--text", args.text, "--rows", args.rows,
+                "--backend", args.backend, "--json"], stdout=subprocess.PIPE)
+    return json.loads(done.stdout)["kld"]
 
 
 def commit():

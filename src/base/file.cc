@@ -40,6 +40,15 @@ std::string read_file(const std::filesystem::path& path, std::uint64_t max_bytes
   return text;
 }
 
+namespace {
+constexpr std::string_view kTemporary = ".tmp-";  // between the name and the process
+}
+
+bool is_unfinished_file(const std::filesystem::path& path) {
+  const std::string name = path.filename().string();
+  return name.starts_with('.') && name.find(kTemporary) != name.npos;
+}
+
 AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
   // The rename in commit() would replace a device such as /dev/null by a plain file.
   struct stat status {};
@@ -47,8 +56,8 @@ AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
     fail(ErrorCode::kInvalidArgument, "cannot write {}: it is {}, but a file was expected",
          path_.string(), S_ISDIR(status.st_mode) ? "a folder" : "a device or pipe");
   }
-  temporary_ = path_.parent_path() /
-               fmt::format(".{}.tmp-{}", path_.filename().string(), static_cast<long>(getpid()));
+  temporary_ = path_.parent_path() / fmt::format(".{}{}{}", path_.filename().string(), kTemporary,
+                                                 static_cast<long>(getpid()));
   file_ = std::fopen(temporary_.c_str(), "wb");
   if (file_ == nullptr) {
     fail(ErrorCode::kIo, "cannot write {}: {}", path_.string(), std::strerror(errno));

@@ -35,6 +35,9 @@ class AtomicFile {
   std::FILE* file_ = nullptr;
 };
 
+// Whether this is the name of a file that an AtomicFile, of any process, has not committed.
+bool is_unfinished_file(const std::filesystem::path& path);
+
 // Writes a text file through an AtomicFile.
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);
 

@@ -23,7 +23,7 @@ struct LinearSite {
   std::int64_t padded_out() const { return padded_outputs(out()); }
 };
 
-// Rows of logits of which the head's figures are taken at a time.
+// Rows of logits that are in memory at a time: ModelPart::run_head() calls for so many.
 inline constexpr std::int64_t kLogitRows = 128;
 
 // A few sequences that run together, and what a pass needs for them.

@@ -37,9 +37,9 @@ std::optional<float> unstorable_value(const HostThreads& threads, const TensorVi
 
 }  // namespace
 
-LoadOptions load_options_of(const ConversionJob& job) {
+LoadOptions conversion_load_options(const std::filesystem::path& archs) {
   LoadOptions options;
-  options.archs = job.archs;
+  options.archs = archs;
   options.separate_linears = true;
   return options;
 }
@@ -79,6 +79,11 @@ void check_values(const ConversionJob& job, const ModelLoader& loader) {
     }
     source.done_with(name);
   }
+}
+
+std::string kind_of_device(const Backend& backend) {
+  const std::string_view name = backend.name();
+  return std::string(name.substr(0, name.find(':')));
 }
 
 Hash128 hash_of(const Calibration& calibration) {

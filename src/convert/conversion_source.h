@@ -30,7 +30,8 @@ struct ConversionJob {
       {};
 };
 
-LoadOptions load_options_of(const ConversionJob& job);
+// How a conversion loads a model: every linear by itself. `archs`: ConversionJob::archs.
+LoadOptions conversion_load_options(const std::filesystem::path& archs);
 
 // Throws kUnsupported for a model that cannot be converted.
 void check_model(const ModelLoader& loader);
@@ -39,6 +40,9 @@ void check_conversion_source(const ModelLoader& loader, const Calibration& calib
 // Reads all weights of the model. Throws kInvalidArgument for a tensor with a value that is not
 // finite, or beyond binary16, which results hold.
 void check_values(const ConversionJob& job, const ModelLoader& loader);
+
+// The backend's name without the number of a card: what results depend on beside a job's options.
+std::string kind_of_device(const Backend& backend);
 
 // Changes with every token, with every end of a row, and with what is held out.
 Hash128 hash_of(const Calibration& calibration);

@@ -15,13 +15,19 @@
 namespace bl {
 namespace {
 
+std::int64_t sensitivity_tokens_of(const ConvertArgs& args) {
+  if (args.sensitivity_tokens > 0) return args.sensitivity_tokens;
+  return default_sensitivity_tokens(args.job.backend);
+}
+
 // Everything that the measurement depends on.
 Json describe(const ConvertArgs& args) {
-  return {{"version", 5},
+  return {{"version", 6},
           {"model", args.job.source},
+          {"device", kind_of_device(args.job.backend)},
           {"calibration", hash_of(args.job.calibration).hex()},
           {"measure_rows", args.measure_rows},
-          {"sensitivity_tokens", args.sensitivity_tokens},
+          {"sensitivity_tokens", sensitivity_tokens_of(args)},
           {"folds", args.folds ? name_of(*args.folds) : "auto"},
           {"damping", args.job.quantize.damping}};
 }
@@ -47,11 +53,6 @@ void check_folds(const ModelLoader& loader, const FoldSet& kinds, const std::str
   }
 }
 
-std::int64_t sensitivity_tokens_of(const ConvertArgs& args) {
-  if (args.sensitivity_tokens > 0) return args.sensitivity_tokens;
-  return default_sensitivity_tokens(args.job.backend);
-}
-
 std::int64_t slots_of(const GroupList& groups) {
   std::int64_t slots = 0;
   for (const SlotGroup& group : groups) slots += group.slots;
@@ -61,7 +62,8 @@ std::int64_t slots_of(const GroupList& groups) {
 }  // namespace
 
 Converter::Converter(const ConvertArgs& args)
-    : args_(args), loader_(args.job.backend, args.job.files, load_options_of(args.job)) {
+    : args_(args),
+      loader_(args.job.backend, args.job.files, conversion_load_options(args.job.archs)) {
   check_conversion_source(loader_, args.job.calibration);
   const auto add = [&](const LoadRange& range, const GroupList& groups) {
     for (const LoadTask* task : quantized_linears(loader_, range)) {
@@ -101,15 +103,17 @@ void Converter::read_measurement() {
     reference_ = reference_measurement_from_json(json, linears_, what);
   } else {
     measurement_ = measurement_from_json(json, what);
-    if (args_.folds && *args_.folds != measurement_->folds) {
-      fail(
-          ErrorCode::kInvalidArgument,
-          "{} is of the model with the folds \"{}\", and --fold asks for \"{}\"; leave --fold out, "
-          "or measure again",
-          what, name_of(measurement_->folds), name_of(*args_.folds));
-    }
+  }
+  if (args_.folds && *args_.folds != measured_folds()) {
+    fail(ErrorCode::kInvalidArgument,
+         "{} is of the model with the folds \"{}\", and --fold asks for \"{}\"; leave --fold out, "
+         "or measure again",
+         what, name_of(measured_folds()), name_of(*args_.folds));
   }
 }
+
+// The folds that the model of a given measurement had; the reference knows none.
+FoldSet Converter::measured_folds() const { return measurement_ ? measurement_->folds : FoldSet{}; }
 
 // All sets of folds that the model can have, but for none.
 std::vector<FoldSet> Converter::possible_folds() const {
@@ -145,6 +149,14 @@ const FoldChoice& Converter::folds() {
   if (!folds_) {
     folds_ = choose_folds();
     job_->save(*folds_);
+  }
+  if (!args_.measurement.empty() && folds_->kept != measured_folds()) {
+    fail(
+        ErrorCode::kInvalidArgument,
+        "{} holds a model with the folds \"{}\", and {} is of one with \"{}\"; use another folder, "
+        "or --no-resume to start again in this one",
+        job_->path().string(), name_of(folds_->kept), args_.measurement.string(),
+        name_of(measured_folds()));
   }
   check_folds(loader_, folds_->kept, job_->path().string());
   if (!folds_->kept.empty()) {

@@ -37,7 +37,7 @@ struct ConvertArgs {
 class Converter {
  public:
   // Checks everything that can be known before hours are spent. Throws kUnsupported,
-  // kInvalidArgument, kInvalidFile.
+  // kInvalidArgument, kInvalidFile. `args` must outlive this.
   explicit Converter(const ConvertArgs& args);
 
   // The linears that are quantized: those of the blocks in order, and the head, which alone has its
@@ -72,6 +72,7 @@ class Converter {
   const RateFolder& folder_of(double bits);
   void read_measurement();
   std::vector<FoldSet> possible_folds() const;
+  FoldSet measured_folds() const;
   FoldChoice choose_folds();
   void check_values();
 

@@ -38,6 +38,9 @@ class LinearBytes {
     const std::uint64_t round = own_.round;
     return std::max<std::uint64_t>(own_.factor, 2 * square_ + matrix_ + std::max(matrix_, round));
   }
+  // The inputs and outputs of one row of calibration, as they are and as they are to be; an
+  // expert's tokens come in pieces of that length (expert_pass.cc).
+  std::uint64_t rows() const { return rows_; }
 
  private:
   // Σ xᵀx, and either Σ xᵀx' or Σ xᵀy, each for rows that are fitted and for rows held out.
@@ -85,11 +88,12 @@ std::int64_t longest_row(const Calibration& calibration) {
 
 std::uint64_t device_work_bytes(Backend& backend, const DeviceSizes& sizes) {
   if (backend.reads_host_memory()) return 0;
-  std::uint64_t linear = 0, measured = 0;
+  std::uint64_t linear = 0, measured = 0, rows = 0;
   for (const PlannedMatrix& matrix : sizes.linears) {
     const LinearBytes bytes(backend, sizes, matrix.in, matrix.out);
     linear = std::max(linear, bytes.largest());
     measured = std::max(measured, bytes.measuring());
+    rows = std::max(rows, bytes.rows());
   }
   // The quantized linears of a block, at 8 bits each, beside the original ones.
   const std::uint64_t block = sizes.block + sizes.block / 2;
@@ -100,7 +104,7 @@ std::uint64_t device_work_bytes(Backend& backend, const DeviceSizes& sizes) {
     head += bytes.measuring();
   }
   const std::uint64_t phases =
-      std::max({block + linear, block + measured + measured_sums(sizes), sizes.ends + head});
+      std::max({block + linear, block + measured + measured_sums(sizes) + rows, sizes.ends + head});
   return phases + sizes.scratch + backend.own_bytes() + backend.loading_bytes() +
          backend.driver_bytes();
 }
@@ -121,7 +125,7 @@ DeviceSizes device_sizes(const ConversionJob& job, const ModelLoader& loader,
     widest.max_slots = std::max(widest.max_slots, totals.max_slots);
     widest.max_out = std::max(widest.max_out, totals.max_out);
   }
-  const LoadTotals ends = loader.load_plan().totals({.first_block = 0, .end_block = 0});
+  const LoadTotals ends = loader.load_plan().totals(kEnds);
   sizes.ends = ends.packed;
   const WorkShape shape{loader.spec(), widest.max_in, widest.max_slots, widest.max_out};
   const WorkShape of_ends{loader.spec(), ends.max_in, ends.max_slots, ends.max_out};

@@ -3,6 +3,7 @@
 #include <span>
 
 #include "convert/conversion_source.h"
+#include "convert/measured_groups.h"
 #include "convert/planned_model.h"
 
 namespace bl {
@@ -11,12 +12,12 @@ namespace bl {
 struct DeviceSizes {
   std::span<const PlannedMatrix> linears;  // of the blocks
   std::int64_t hidden = 0;
-  std::int64_t head_out = 0;       // of the head, if it is quantized; else 0
-  std::uint64_t block = 0;         // bytes of the weights of the largest block
-  std::uint64_t ends = 0;          // bytes of embedding, final norm and head
-  std::uint64_t scratch = 0;       // bytes that a pass of the longest row takes
-  std::int64_t row_tokens = 0;     // of the longest row
-  std::int64_t group_slots = 128;  // of the largest group; −1: all slots of an input
+  std::int64_t head_out = 0;                 // of the head, if it is quantized; else 0
+  std::uint64_t block = 0;                   // bytes of the weights of the largest block
+  std::uint64_t ends = 0;                    // bytes of embedding, final norm and head
+  std::uint64_t scratch = 0;                 // bytes that a pass of the longest row takes
+  std::int64_t row_tokens = 0;               // of the longest row
+  std::int64_t group_slots = kLargestGroup;  // of the largest group; −1: all slots of an input
   bool sweeps = true;
 };
 

@@ -6,6 +6,7 @@
 #include "convert/block_model.h"
 #include "convert/conversion_source.h"
 #include "convert/packed_tensors.h"
+#include "convert/planned_model.h"
 #include "convert/rounding.h"
 
 namespace bl {
@@ -72,12 +73,8 @@ class EightBitCopy {
   }
 
   ModelFiles files(const ModelFiles& plain, const ModelLoader& loader) {
-    ModelFiles result = plain;
-    result.config["quantization_config"] = {{"quant_method", "exl2"}};
-    result.source =
-        std::make_shared<EightBitSource>(plain, loader, quantized_, std::move(tensors_));
-    result.gptq.reset();
-    return result;
+    return exl2_files(
+        plain, std::make_shared<EightBitSource>(plain, loader, quantized_, std::move(tensors_)));
   }
 
  private:
@@ -90,10 +87,7 @@ class EightBitCopy {
 
 ModelFiles eight_bit_model(Backend& backend, const ModelFiles& files,
                            const std::filesystem::path& archs) {
-  LoadOptions options;
-  options.archs = archs;
-  options.separate_linears = true;
-  ModelLoader loader(backend, files, options);
+  ModelLoader loader(backend, files, conversion_load_options(archs));
   check_model(loader);
   EightBitCopy copy(backend);
   for (std::size_t i = 0; i < loader.spec().order.size(); ++i) {

@@ -1,6 +1,8 @@
 #include "convert/expert_pass.h"
 
 #include <algorithm>
+#include <functional>
+#include <span>
 
 #include "base/check.h"
 #include "base/log.h"
@@ -23,7 +25,10 @@ class ExpertPass {
  public:
   ExpertPass(const ExpertPassArgs& args, const RoundExpert& round)
       : args_(args), round_(round), routed_(*args.inputs.front().routed) {
-    for (const CallInput& input : args.inputs) tokens_ += input.x.view().rows();
+    for (const CallInput& input : args.inputs) {
+      tokens_ += input.x.view().rows();
+      piece_ = std::max(piece_, static_cast<std::size_t>(input.x.view().rows()));
+    }
     collect_rows();
   }
 
@@ -68,12 +73,13 @@ class ExpertPass {
   }
 
   void run_expert(const ExpertWeights& expert, const std::vector<ExpertRow>& rows) {
-    const Tensor x = gathered(rows);
-    const OrderedHessian hessian = hessian_of(x.view(), rows);
+    const OrderedHessian hessian =
+        hessian_of(rows, args_.inputs.front().x.view().columns(), [](Tensor x) { return x; });
     const PackedMatrix* gate = expert.gate != nullptr ? rounded(*expert.gate, hessian) : nullptr;
     const PackedMatrix* up = rounded(*expert.up, hessian);
-    const Tensor hidden = hidden_of(expert, gate, up, x.view());
-    rounded(*expert.down, hessian_of(hidden.view(), rows));
+    rounded(*expert.down, hessian_of(rows, routed_.intermediate, [&](const Tensor& x) {
+      return hidden_of(expert, gate, up, x.view());
+    }));
   }
 
   const PackedMatrix* rounded(const PackedMatrix& matrix, const OrderedHessian& hessian) {
@@ -82,7 +88,7 @@ class ExpertPass {
   }
 
   // The inputs of one expert, F32 [rows, in].
-  Tensor gathered(const std::vector<ExpertRow>& rows) const {
+  Tensor gathered(std::span<const ExpertRow> rows) const {
     std::vector<TensorView> places;
     for (const ExpertRow& row : rows) {
       places.push_back(slice_rows(args_.inputs[row.chunk].x.view(), row.token, 1));
@@ -92,21 +98,28 @@ class ExpertPass {
     return x;
   }
 
-  static std::vector<float> weights_of(const std::vector<ExpertRow>& rows) {
+  static std::vector<float> weights_of(std::span<const ExpertRow> rows) {
     std::vector<float> weights;
     for (const ExpertRow& row : rows) weights.push_back(row.weight);
     return weights;
   }
 
-  OrderedHessian hessian_of(const TensorView& x, const std::vector<ExpertRow>& rows) const {
-    const Tensor weighted = args_.products.copy(x);
-    if (!routed_.weights_on_input) {
-      args_.products.ops().scale_rows(weighted.view(), weights_of(rows));
+  // The Hessian of what `input` makes of an expert's inputs, F32 [rows, columns]. They pass in
+  // pieces no longer than the longest row of calibration, for which a card has room
+  // (device_plan.h); one expert may get nearly all tokens.
+  OrderedHessian hessian_of(std::span<const ExpertRow> rows, std::int64_t columns,
+                            const std::function<Tensor(Tensor)>& input) const {
+    const Tensor sum = args_.products.zeros(columns, columns);
+    for (std::size_t first = 0; first < rows.size(); first += piece_) {
+      const auto piece = rows.subspan(first, std::min(piece_, rows.size() - first));
+      const Tensor x = input(gathered(piece));
+      if (!routed_.weights_on_input) {
+        args_.products.ops().scale_rows(x.view(), weights_of(piece));
+      }
+      args_.products.add_upper_gram(sum.view(), x.view());
     }
-    const Tensor sum = args_.products.zeros(x.columns(), x.columns());
-    args_.products.add_upper_gram(sum.view(), weighted.view());
     return order_hessian(args_.products, sum.view(), tokens_, args_.damping,
-                         args_.slot_order(x.columns()));
+                         args_.slot_order(columns));
   }
 
   // act(gate(x)) · up(x), F32 [rows, intermediate].
@@ -133,6 +146,7 @@ class ExpertPass {
   const RoundExpert& round_;
   const ExpertsArgs& routed_;  // for what all chunks share
   std::int64_t tokens_ = 0;
+  std::size_t piece_ = 1;                     // tokens of an expert that are gathered at a time
   std::vector<std::vector<ExpertRow>> rows_;  // per expert
 };
 

@@ -38,8 +38,8 @@ GroupList trial_groups(std::int64_t slots) {
   return groups;
 }
 
-// Rows of rows held out that outputs are compared at: stretches of their middles, of different rows
-// as long as there are any.
+// Returns the texts that outputs are compared on: the first kStretch tokens of each row that is
+// held out, then the next ones of each, until there are kTrialTokens.
 std::vector<std::vector<std::int32_t>> compared_rows(const Calibration& calibration) {
   std::vector<std::vector<std::int32_t>> rows;
   std::int64_t left = kTrialTokens;
@@ -117,8 +117,8 @@ class FoldTrial {
 
  private:
   std::unique_ptr<ModelLoader> folded_loader(const FoldSet& kinds) const {
-    auto loader =
-        std::make_unique<ModelLoader>(backend_, args_.job.files, load_options_of(args_.job));
+    auto loader = std::make_unique<ModelLoader>(backend_, args_.job.files,
+                                                conversion_load_options(args_.job.archs));
     loader->fold(make_folds(args_.job.files, args_.loader, kinds));
     return loader;
   }
@@ -205,8 +205,8 @@ class FoldTrial {
   // Runs the head for a few positions at a time, whose logits are in memory.
   void compare() {
     const std::vector<std::int32_t>& ids = compared_.whole.batch.ids;
-    for (std::size_t first = 0; first < ids.size(); first += kStretch) {
-      const std::size_t count = std::min<std::size_t>(kStretch, ids.size() - first);
+    for (std::size_t first = 0; first < ids.size(); first += kLogitRows) {
+      const std::size_t count = std::min<std::size_t>(kLogitRows, ids.size() - first);
       const std::vector<std::vector<std::int32_t>> row{
           {ids.begin() + static_cast<std::ptrdiff_t>(first),
            ids.begin() + static_cast<std::ptrdiff_t>(first + count)}};

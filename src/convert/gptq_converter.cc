@@ -17,9 +17,10 @@ namespace {
 // Everything that the bytes of the result depend on.
 Json describe(const GptqConvertArgs& args) {
   const GptqLayout& layout = args.layout;
-  return {{"version", 3},
+  return {{"version", 4},
           {"format", layout.v2 ? "gptq_v2" : "gptq"},
           {"model", args.job.source},
+          {"device", kind_of_device(args.job.backend)},
           {"calibration", hash_of(args.job.calibration).hex()},
           {"bits", layout.bits},
           {"group_size", layout.group_size},
@@ -85,7 +86,8 @@ Json model_config(Json config, const Json& quantization) {
 }  // namespace
 
 GptqConverter::GptqConverter(const GptqConvertArgs& args)
-    : args_(args), loader_(args.job.backend, args.job.files, load_options_of(args.job)) {
+    : args_(args),
+      loader_(args.job.backend, args.job.files, conversion_load_options(args.job.archs)) {
   check_gptq_layout(args.layout);
   check_conversion_source(loader_, args.job.calibration);
   for (const std::int32_t layer : loader_.spec().order) {

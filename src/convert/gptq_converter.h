@@ -21,7 +21,7 @@ struct GptqConvertArgs {
 class GptqConverter {
  public:
   // Checks everything that can be known before time is spent. Throws kUnsupported,
-  // kInvalidArgument, kInvalidFile.
+  // kInvalidArgument, kInvalidFile. `args` must outlive this.
   explicit GptqConverter(const GptqConvertArgs& args);
 
   void quantize();

@@ -1,5 +1,7 @@
 #include "convert/job_folder.h"
 
+#include <charconv>
+
 #include "base/error.h"
 #include "base/file.h"
 #include "convert/packed_tensors.h"
@@ -15,9 +17,10 @@ bool is_part(const fs::path& path) {
   return name.starts_with("part-") && name.ends_with(".safetensors");
 }
 
-// Removes the files of a job, and nothing else that may be there.
+// Removes the files of a job, and nothing else that may be there. job.json goes last, so that an
+// interruption leaves a folder that can be restarted.
 void remove_job(const fs::path& folder) {
-  for (const char* name : {"job.json", "folds.json", "measurement.json", "results.json"}) {
+  for (const char* name : {"folds.json", "measurement.json", "results.json"}) {
     fs::remove(folder / name);
   }
   const std::vector<fs::path> entries{fs::directory_iterator(folder), fs::directory_iterator()};
@@ -28,8 +31,19 @@ void remove_job(const fs::path& folder) {
     for (const fs::path& file : files) {
       if (is_part(file)) fs::remove(file);
     }
-    for (const char* name : {"rate.json", "quality.json"}) fs::remove(entry / name);
+    for (const char* name : {"quality.json", "rate.json"}) fs::remove(entry / name);
     if (fs::is_empty(entry)) fs::remove(entry);
+  }
+  fs::remove(folder / "job.json");
+}
+
+// Removes what a process that was killed had begun to write in the folder and in those of its
+// rates.
+void remove_unfinished_files(const fs::path& folder) {
+  const std::vector<fs::path> entries{fs::directory_iterator(folder), fs::directory_iterator()};
+  for (const fs::path& entry : entries) {
+    if (is_unfinished_file(entry)) fs::remove(entry);
+    if (fs::is_regular_file(entry / "rate.json")) remove_unfinished_files(entry);
   }
 }
 
@@ -37,6 +51,15 @@ void make_folder(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) fail(ErrorCode::kIo, "cannot create {}: {}", folder.string(), error.message());
+}
+
+const std::string& part_metadata(const SafetensorsFile& part, const std::string& key) {
+  const auto found = part.metadata().find(key);
+  if (found == part.metadata().end()) {
+    fail(ErrorCode::kInvalidFile, "{} is not a part of a conversion: it has no {}", part.what(),
+         key);
+  }
+  return found->second;
 }
 
 std::string changed_key(const Json& before, const Json& now) {
@@ -51,7 +74,7 @@ std::string changed_key(const Json& before, const Json& now) {
 void check_job_folder(const fs::path& folder) {
   if (!fs::exists(folder) || fs::exists(folder / "job.json")) return;
   for (const auto& entry : fs::directory_iterator(folder)) {
-    if (entry.path().filename() == "calibration.json") continue;
+    if (entry.path().filename() == "calibration.json" || is_unfinished_file(entry.path())) continue;
     fail(ErrorCode::kInvalidArgument, "{} is not empty and holds no conversion; give a new folder",
          folder.string());
   }
@@ -61,9 +84,12 @@ JobFolder::JobFolder(fs::path folder, const Json& description, bool restart)
     : folder_(std::move(folder)) {
   make_folder(folder_);
   const fs::path job = folder_ / "job.json";
-  if (restart) remove_job(folder_);
+  check_job_folder(folder_);
+  if (fs::exists(job)) {
+    remove_unfinished_files(folder_);
+    if (restart) remove_job(folder_);
+  }
   if (!fs::exists(job)) {
-    check_job_folder(folder_);
     write_file_atomically(job, json_text(description, 2) + "\n");
     return;
   }
@@ -154,7 +180,8 @@ OutputQuality RateFolder::quality() const {
   return quality_from_json(read_json_file(quality_path()), quality_path().string());
 }
 
-void RateFolder::save_part(std::size_t part, const std::vector<QuantizedLinear>& linears) const {
+void RateFolder::save_part(std::size_t part, const std::vector<QuantizedLinear>& linears,
+                           int unreached_experts) const {
   std::map<std::string, std::span<const std::byte>> bytes;
   std::vector<TensorPlan> plans;
   SafetensorsMetadata metadata;
@@ -171,6 +198,7 @@ void RateFolder::save_part(std::size_t part, const std::vector<QuantizedLinear>&
                        {"kept_correction", linear.kept_correction}});
   }
   metadata["report"] = json_text(reports);
+  metadata["unreached_experts"] = std::to_string(unreached_experts);
   SafetensorsWriter writer(part_path(part), std::move(plans), metadata);
   for (const TensorPlan& plan : writer.tensors()) writer.write(bytes.at(plan.name));
   writer.commit();
@@ -192,17 +220,29 @@ std::map<std::string, WeightMatrix> part_matrices(const SafetensorsFile& part) {
 
 std::vector<LinearReport> part_reports(const SafetensorsFile& part) {
   std::vector<LinearReport> reports;
-  const auto report = part.metadata().find("report");
-  if (report == part.metadata().end()) {
-    fail(ErrorCode::kInvalidFile, "{} is not a part of a conversion", part.what());
-  }
-  for (const Json& entry : parse_json(report->second, part.what())) {
-    reports.push_back({.key = entry.at("key").get<std::string>(),
-                       .bits = entry.at("bits").get<double>(),
-                       .relative_error = entry.at("error").get<double>(),
-                       .kept_correction = entry.at("kept_correction").get<double>()});
+  try {
+    for (const Json& entry : parse_json(part_metadata(part, "report"), part.what())) {
+      reports.push_back({.key = entry.at("key").get<std::string>(),
+                         .bits = entry.at("bits").get<double>(),
+                         .relative_error = entry.at("error").get<double>(),
+                         .kept_correction = entry.at("kept_correction").get<double>()});
+    }
+  } catch (const Json::exception& error) {
+    fail(ErrorCode::kInvalidFile, "{} is not a part of a conversion: {}", part.what(),
+         error.what());
   }
   return reports;
+}
+
+int part_unreached_experts(const SafetensorsFile& part) {
+  const std::string& text = part_metadata(part, "unreached_experts");
+  int experts = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), experts);
+  if (error != std::errc() || end != text.data() + text.size() || experts < 0) {
+    fail(ErrorCode::kInvalidFile, "{} is not a part of a conversion: unreached_experts is \"{}\"",
+         part.what(), text.substr(0, 40));
+  }
+  return experts;
 }
 
 }  // namespace bl

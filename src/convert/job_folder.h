@@ -72,7 +72,9 @@ class RateFolder {
   RateFolder(const JobFolder& job, double bits, const Json& description);
 
   bool has_part(std::size_t part) const;
-  void save_part(std::size_t part, const std::vector<QuantizedLinear>& linears) const;
+  // `unreached_experts`: experts of the block that no token has chosen.
+  void save_part(std::size_t part, const std::vector<QuantizedLinear>& linears,
+                 int unreached_experts = 0) const;
   SafetensorsFile open_part(std::size_t part) const;
   // Whether all parts are there, and the figures of the whole model.
   bool is_finished() const;
@@ -92,9 +94,10 @@ std::string written_rate(const std::filesystem::path& work, const std::filesyste
 void note_written(const std::filesystem::path& work, const std::filesystem::path& result,
                   double bits);
 
-// The linears of a part, by key.
+// What save_part() wrote: the linears of a part, by key; what the report says about each; and how
+// many experts no token has chosen. All throw kInvalidFile where the part is damaged.
 std::map<std::string, WeightMatrix> part_matrices(const SafetensorsFile& part);
-// What save_part() wrote about each linear.
 std::vector<LinearReport> part_reports(const SafetensorsFile& part);
+int part_unreached_experts(const SafetensorsFile& part);
 
 }  // namespace bl

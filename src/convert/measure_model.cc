@@ -14,9 +14,8 @@
 namespace bl {
 namespace {
 
-constexpr std::int32_t kCommonGroup = 64;  // all widths are measured with this group size
-constexpr int kRatioBits = 4;              // the other sizes are measured with this width
-constexpr int kTrialBits = 3;              // of the variant that a sensitivity is measured with
+constexpr int kRatioBits = 4;  // the other sizes are measured with this width
+constexpr int kTrialBits = 3;  // of the variant that a sensitivity is measured with
 constexpr std::int64_t kTrialRowTokens = 128;
 
 std::vector<double> run_errors(const std::vector<double>& slot_errors) {
@@ -31,10 +30,10 @@ void add_scaled_curves(LinearMeasurement& linear, const std::vector<double>& err
                        std::int32_t size) {
   const std::vector<WidthCurve> common = linear.curves;
   const auto at_ratio = std::find_if(common.begin(), common.end(), [](const WidthCurve& curve) {
-    return curve.bits == kRatioBits && curve.group_size == kCommonGroup;
+    return curve.bits == kRatioBits && curve.group_size == kMeasuredGroup;
   });
   for (const WidthCurve& curve : common) {
-    if (curve.group_size != kCommonGroup) continue;
+    if (curve.group_size != kMeasuredGroup) continue;
     WidthCurve scaled{curve.bits, size, curve.errors};
     for (std::size_t run = 0; run < errors.size(); ++run) {
       const double base = at_ratio->errors[run];
@@ -165,7 +164,7 @@ class MeasurePass {
       return run_errors(rounded.slot_errors);
     };
     for (const int bits : kMeasuredWidths) {
-      measured.curves.push_back({bits, kCommonGroup, measure(bits, kCommonGroup)});
+      measured.curves.push_back({bits, kMeasuredGroup, measure(bits, kMeasuredGroup)});
     }
     for (const std::int32_t size : kOtherGroupSizes) {
       const std::vector<double> errors = measure(kRatioBits, size);

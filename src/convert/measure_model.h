@@ -3,14 +3,11 @@
 
 #include "convert/block_model.h"
 #include "convert/calibration.h"
+#include "convert/measured_groups.h"
 #include "convert/measurement.h"
 
 namespace bl {
 
-// The widths that a linear is measured at with groups of 64, and the group sizes that it is also
-// measured with at one width.
-inline constexpr int kMeasuredWidths[] = {8, 6, 5, 4, 3, 2};
-inline constexpr std::int32_t kOtherGroupSizes[] = {32, 128};
 // How many tokens run through the model while one linear at a time is coarse, unless the user says;
 // the KL divergence of the output is measured at every second one. On a host they take most of the
 // time of measuring; bench/ladder/convert_sensitivities.md says what more of them gain.

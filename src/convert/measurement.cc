@@ -3,6 +3,44 @@
 #include "base/error.h"
 
 namespace bl {
+namespace {
+
+WidthCurve curve_from_json(const Json& json, const std::string& where) {
+  const auto bits = json.at("bits").get<std::int64_t>();
+  const auto slots = json.at("group_size").get<std::int64_t>();
+  if (bits < 0 || bits > 8 || !is_writable_group(static_cast<int>(bits), slots)) {
+    fail(ErrorCode::kInvalidFile, "{}: {} bits in groups of {} cannot be", where, bits, slots);
+  }
+  WidthCurve curve{static_cast<int>(bits), static_cast<std::int32_t>(slots),
+                   json.at("errors").get<std::vector<double>>()};
+  for (const double error : curve.errors) {
+    if (!(error >= 0)) fail(ErrorCode::kInvalidFile, "{}: an error is {}", where, error);
+  }
+  return curve;
+}
+
+LinearMeasurement linear_from_json(const Json& json, const std::string& what) {
+  LinearMeasurement linear{.key = json.at("key").get<std::string>(),
+                           .in = json.at("in").get<std::int64_t>(),
+                           .out = json.at("out").get<std::int64_t>(),
+                           .sensitivity = json.at("sensitivity").get<double>()};
+  const std::string where = what + ": " + linear.key;
+  if (!(linear.sensitivity >= 0)) {
+    fail(ErrorCode::kInvalidFile, "{}: the sensitivity is {}", where, linear.sensitivity);
+  }
+  for (const Json& entry : json.at("curves")) {
+    linear.curves.push_back(curve_from_json(entry, where));
+    const std::size_t errors = linear.curves.back().errors.size();
+    if (linear.in % 32 != 0 || static_cast<std::int64_t>(errors) != linear.in / 32) {
+      fail(ErrorCode::kInvalidFile, "{}: a curve has {} errors for {} inputs", where, errors,
+           linear.in);
+    }
+  }
+  if (linear.curves.empty()) fail(ErrorCode::kInvalidFile, "{} has no curves", where);
+  return linear;
+}
+
+}  // namespace
 
 Json to_json(const ErrorMeasurement& measurement) {
   Json linears = Json::array();
@@ -26,6 +64,11 @@ Json to_json(const ErrorMeasurement& measurement) {
   return json;
 }
 
+bool is_writable_group(int bits, std::int64_t slots) {
+  const bool has_width = (bits >= 2 && bits <= 6) || bits == 8;
+  return has_width && slots >= 32 && slots <= 1 << 16 && slots % 32 == 0;
+}
+
 ErrorMeasurement measurement_from_json(const Json& json, const std::string& what) {
   ErrorMeasurement result;
   try {
@@ -40,21 +83,7 @@ ErrorMeasurement measurement_from_json(const Json& json, const std::string& what
     }
     result.folds = *folds_named(folds);
     for (const Json& entry : json.at("linears")) {
-      LinearMeasurement linear;
-      linear.key = entry.at("key").get<std::string>();
-      linear.in = entry.at("in").get<std::int64_t>();
-      linear.out = entry.at("out").get<std::int64_t>();
-      linear.sensitivity = entry.at("sensitivity").get<double>();
-      for (const Json& curve : entry.at("curves")) {
-        linear.curves.push_back({curve.at("bits").get<int>(),
-                                 curve.at("group_size").get<std::int32_t>(),
-                                 curve.at("errors").get<std::vector<double>>()});
-        if (std::ssize(linear.curves.back().errors) * 32 != linear.in) {
-          fail(ErrorCode::kInvalidFile, "{}: a curve of {} has {} errors for {} inputs", what,
-               linear.key, linear.curves.back().errors.size(), linear.in);
-        }
-      }
-      result.linears.push_back(std::move(linear));
+      result.linears.push_back(linear_from_json(entry, what));
     }
   } catch (const Json::exception& error) {
     fail(ErrorCode::kInvalidFile, "{} is not a measurement: {}", what, error.what());

@@ -34,6 +34,9 @@ struct ErrorMeasurement {
   FoldSet folds = {};                      // that the model had
 };
 
+// Whether files can hold a group of so many slots with codes of this width.
+bool is_writable_group(int bits, std::int64_t slots);
+
 // The reference's file of that name has no curves; reference_measurement_json() adds its keys.
 Json to_json(const ErrorMeasurement& measurement);
 // Throws kInvalidFile for other JSON. `what` names the file.

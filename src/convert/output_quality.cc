@@ -15,8 +15,6 @@
 namespace bl {
 namespace {
 
-constexpr std::size_t kPiece = 128;  // positions whose logits are in memory at a time
-
 // Positions of the rows, their states on both paths, and the tokens that follow them.
 struct Sample {
   std::vector<std::vector<std::int32_t>> ids{{}};  // one sequence; the head does not look at order
@@ -30,8 +28,8 @@ struct Place {
   std::int64_t row = 0;
 };
 
-// As many positions of each row that is held out, at even distances; the last token has no
-// successor.
+// Returns up to kComparedPositions positions, an equal number from every row that is held out, at
+// even distances. The last token of a row has no successor and is left out.
 std::vector<Place> sampled_places(const TwoPaths& paths) {
   std::vector<Place> places;
   const auto rows = static_cast<std::int64_t>(paths.held_out);
@@ -167,8 +165,9 @@ OutputQuality compare_outputs(ModelPart& ends, Backend& backend, const TwoPaths&
   Products products(backend);
   Figures figures;
   const std::vector<Place> places = sampled_places(paths);
-  for (std::size_t first = 0; first < places.size(); first += kPiece) {
-    const auto piece = std::span(places).subspan(first, std::min(kPiece, places.size() - first));
+  for (std::size_t first = 0; first < places.size(); first += kLogitRows) {
+    const auto piece =
+        std::span(places).subspan(first, std::min<std::size_t>(kLogitRows, places.size() - first));
     compare_sample(ends, products, quantized_head, sample_of(products, paths, piece), figures);
   }
   return summary_of(figures);

@@ -123,9 +123,13 @@ ShardOptions exl2_shards(std::uint64_t max_bytes) {
 
 ModelFiles hollow_model(const ModelFiles& files, std::vector<TensorPlan> tensors,
                         std::span<const PlannedMatrix> matrices) {
-  ModelFiles result = files;
+  return exl2_files(files, std::make_shared<HollowSource>(std::move(tensors), matrices));
+}
+
+ModelFiles exl2_files(const ModelFiles& plain, std::shared_ptr<TensorSource> tensors) {
+  ModelFiles result = plain;
   result.config["quantization_config"] = {{"quant_method", "exl2"}};
-  result.source = std::make_shared<HollowSource>(std::move(tensors), matrices);
+  result.source = std::move(tensors);
   result.gptq.reset();
   return result;
 }

@@ -37,4 +37,7 @@ ShardOptions exl2_shards(std::uint64_t max_bytes);
 ModelFiles hollow_model(const ModelFiles& files, std::vector<TensorPlan> tensors,
                         std::span<const PlannedMatrix> matrices);
 
+// The model `plain` with EXL2 tensors in place of its own.
+ModelFiles exl2_files(const ModelFiles& plain, std::shared_ptr<TensorSource> tensors);
+
 }  // namespace bl

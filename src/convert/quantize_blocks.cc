@@ -13,11 +13,12 @@ class PartSaver {
  public:
   explicit PartSaver(const RateFolder& folder) : folder_(folder) {}
 
-  void save(std::size_t part, std::vector<QuantizedLinear> linears) {
+  void save(std::size_t part, std::vector<QuantizedLinear> linears, int unreached_experts) {
     finish();
-    saving_ = std::async(std::launch::async, [&folder = folder_, part, own = std::move(linears)] {
-      folder.save_part(part, own);
-    });
+    saving_ = std::async(std::launch::async,
+                         [&folder = folder_, part, unreached_experts, own = std::move(linears)] {
+                           folder.save_part(part, own, unreached_experts);
+                         });
   }
   // Throws what saving has thrown.
   void finish() {
@@ -38,9 +39,14 @@ std::vector<double> quantize_blocks(const BlockLoop& loop, TwoPaths& paths) {
     if (loop.progress) loop.progress(i);
     ModelPart block = ModelPart::block(loop.loader, loop.backend, i);
     if (loop.folder.has_part(i)) {
-      replay_block(block, loop.backend, paths, part_matrices(loop.folder.open_part(i)));
+      const SafetensorsFile part = loop.folder.open_part(i);
+      replay_block(block, loop.backend, paths, part_matrices(part));
+      paths.unreached_experts += part_unreached_experts(part);
     } else {
-      saver.save(i, quantize_block(block, loop.backend, paths, loop.rounder, loop.options));
+      const int before = paths.unreached_experts;
+      std::vector<QuantizedLinear> linears =
+          quantize_block(block, loop.backend, paths, loop.rounder, loop.options);
+      saver.save(i, std::move(linears), paths.unreached_experts - before);
     }
     errors.push_back(stream_error(loop.backend, paths));
   }

@@ -1,17 +1,19 @@
 #include "convert/rate_choice.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
 #include "base/terminal.h"
+#include "convert/measured_groups.h"
 
 namespace bl {
 namespace {
 
 constexpr double kSteps = 1000.0;  // of a bit
-// What allocation chooses from (measure_model.cc): its cheapest and its dearest group.
-constexpr SlotGroup kCheapest{2, 128};
-constexpr SlotGroup kDearest{8, 32};
+// The cheapest and the dearest group that allocation chooses from.
+constexpr SlotGroup kCheapest{std::ranges::min(kMeasuredWidths), kLargestGroup};
+constexpr SlotGroup kDearest{std::ranges::max(kMeasuredWidths), kSmallestGroup};
 
 double weights_of(std::span<const PlannedMatrix> linears) {
   double weights = 0.0;

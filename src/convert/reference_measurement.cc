@@ -25,15 +25,13 @@ GroupList read_groups(const Json& linear, std::int64_t in, const std::string& wh
   const auto shares = linear.at("bits_prop").get<std::vector<double>>();
   Mix mix;
   for (std::size_t i = 0; i < widths.size() && i < shares.size(); ++i) {
-    const auto size = linear.at("group_size").at(std::to_string(widths[i])).get<std::int32_t>();
-    const bool known = (widths[i] >= 2 && widths[i] <= 6) || widths[i] == 8;
+    const auto size = linear.at("group_size").at(std::to_string(widths[i])).get<std::int64_t>();
     const bool falls = i == 0 || widths[i] < widths[i - 1];
-    if (!known || !falls || size < 32 || size > 1 << 16 || size % 32 != 0 ||
-        !(shares[i] >= 0.0 && shares[i] <= 1.0)) {
+    if (!is_writable_group(widths[i], size) || !falls || !(shares[i] >= 0.0 && shares[i] <= 1.0)) {
       fail(ErrorCode::kInvalidFile, "{}: {} bits in groups of {} for a share of {} cannot be",
            where, widths[i], size, shares[i]);
     }
-    mix.push_back({widths[i], shares[i], size});
+    mix.push_back({widths[i], shares[i], static_cast<std::int32_t>(size)});
   }
   GroupList groups = groups_of(mix, in).groups;
   std::int64_t rest = in;

@@ -1,10 +1,13 @@
-// How the kernels of experts divide their work among the warps of persistent CTAs.
+// How the kernels of experts divide their work among the warps of persistent CTAs, and their shared
+// memory.
 
 #include "backend/cuda/moe/item_shape.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
+
+#include "backend/cuda/moe/own_code_rooms.h"
 
 namespace bl::test {
 namespace {
@@ -42,6 +45,23 @@ TEST(ItemShape, FewNTilesAreSpreadOverAllMultiprocessors) {
 TEST(ItemShape, ShortKIsNotSharedByManyWarps) {
   const ItemWork down{.walks = 1, .k_steps = 24, .k_blocks = 8, .rows = 128, .n_tiles = 128};
   EXPECT_LE(choose_item_shape(down, kMultiprocessors, true).parts(), 3);
+}
+
+// 227 KB a CTA, as 9.0 has, and 99 KB, as 12.0 has.
+TEST(OwnCodeRooms, HoldAKBlockOrAreNotPlanned) {
+  for (const std::size_t shared : {std::size_t{232448}, std::size_t{101376}}) {
+    for (const int matrices : {1, 2}) {
+      for (const int n_tiles : {1, 3}) {
+        const auto layout = lay_out_rooms(shared, matrices, n_tiles);
+        EXPECT_EQ(layout.has_value(), n_tiles == 1 || shared > 200000) << shared << " " << n_tiles;
+        if (!layout) continue;
+        EXPECT_GE(layout->room_bytes, n_tiles * kMostKBlockBytes);
+        EXPECT_GE(layout->rooms_at, kConsumerWarps * matrices * n_tiles * 64);
+        EXPECT_LE(layout->rooms_at + kConsumerWarps * layout->room_bytes + kReservedRoomBytes,
+                  static_cast<int>(shared));
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -34,6 +34,7 @@ class Conversion : public testing::Test {
     double correction = 1.0;
     int head_bits = 6;
     std::int64_t sensitivity_tokens = 0;
+    const char* backend = "cpu";
   };
 
   ConvertReport convert(const char* name, const Settings& settings) {
@@ -43,7 +44,7 @@ class Conversion : public testing::Test {
   // Makes the models NAME, or NAME-3.0bpw and so on, in one run.
   std::vector<ConvertReport> convert_rates(const std::string& name, const Settings& settings,
                                            const std::vector<double>& rates) {
-    const auto backend = open_backend("cpu", {.threads = settings.threads});
+    const auto backend = open_backend(settings.backend, {.threads = settings.threads});
     int calls = 0;
     const ConvertArgs args{.job = {.backend = *backend,
                                    .files = files_,
@@ -197,6 +198,7 @@ TEST_F(Conversion, RefusesAnotherJobInItsFolder) {
   };
   convert("job", {});
   EXPECT_NE(refusal({.head_bits = 8}).find("\"head_bits\""), std::string::npos);
+  EXPECT_NE(refusal({.backend = "ref"}).find("\"device\""), std::string::npos);
   rows_.rows[0][0] ^= 1;
   EXPECT_NE(refusal({}).find("\"calibration\""), std::string::npos);
 }

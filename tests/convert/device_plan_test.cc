@@ -29,10 +29,10 @@ struct BlockShape {
   }
 };
 
-std::uint64_t bytes_of(const BlockShape& shape, const DeviceSizes& changes = {}) {
+std::uint64_t bytes_of(const BlockShape& shape, std::int64_t row_tokens = 1024) {
   const Planner planner = open_planner("cuda", {});
   const std::vector<PlannedMatrix> linears = shape.linears();
-  DeviceSizes sizes = changes;
+  DeviceSizes sizes;
   sizes.linears = linears;
   sizes.hidden = shape.hidden;
   sizes.head_out = shape.vocab;
@@ -41,7 +41,7 @@ std::uint64_t bytes_of(const BlockShape& shape, const DeviceSizes& changes = {})
   }
   sizes.ends = 4 * static_cast<std::uint64_t>(shape.hidden * shape.vocab);
   sizes.scratch = kGiB / 2;
-  sizes.row_tokens = 1024;
+  sizes.row_tokens = row_tokens;
   return device_work_bytes(*planner.backend, sizes);
 }
 
@@ -53,14 +53,18 @@ TEST(DevicePlan, OfALargeModelFitsACardOf24GiB) {
   EXPECT_LT(bytes_of(kSmall), 11 * kGiB);
 }
 
-// One group of all slots, as --group_size -1 asks for, takes more; without sweeps it does not.
+std::uint64_t rounding_bytes(std::int64_t group, bool sweeps) {
+  const Planner planner = open_planner("cuda", {});
+  return planner.backend
+      ->fitting_bytes({.in = 4096, .out = 14336, .group = group, .sweeps = sweeps})
+      .round;
+}
+
+// One group of all slots, as --group_size -1 asks for, takes more; sweeps do, too.
 TEST(DevicePlan, CountsGroupsAndSweeps) {
-  DeviceSizes whole;
-  whole.group_slots = -1;
-  EXPECT_GE(bytes_of(kSmall, whole), bytes_of(kSmall));
-  DeviceSizes once = whole;
-  once.sweeps = false;
-  EXPECT_LE(bytes_of(kSmall, once), bytes_of(kSmall));
+  EXPECT_GT(rounding_bytes(4096, true), rounding_bytes(128, true));
+  EXPECT_GT(rounding_bytes(128, true), rounding_bytes(128, false));
+  EXPECT_GT(bytes_of(kSmall, 64 * 1024), bytes_of(kSmall));
 }
 
 TEST(DevicePlan, IsNothingForAHost) {

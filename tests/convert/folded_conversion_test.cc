@@ -226,6 +226,19 @@ TEST_F(FoldedConversion, AMeasurementKnowsItsFolds) {
   EXPECT_NE(why.find("\"residual,values\""), std::string::npos) << why;
 }
 
+// A job whose folds were chosen before does not take a measurement of a model with others.
+TEST_F(FoldedConversion, RefusesAMeasurementOfOtherFoldsInAJob) {
+  convert("plain", {.folds = FoldSet{}});
+  const fs::path measurement = job_file("plain", "measurement.json");
+  convert("job", {.folds = std::nullopt, .measurement = measurement});
+  write_file_atomically(job_file("job", "folds.json"), read_file(job_file("plain", "folds.json")));
+  convert("other", {.folds = kBoth});
+  write_file_atomically(job_file("job", "folds.json"), read_file(job_file("other", "folds.json")));
+  const std::string why =
+      refusal("job", {.folds = std::nullopt, .bits = 5.0, .measurement = measurement});
+  EXPECT_NE(why.find("holds a model with the folds \"residual,values\""), std::string::npos) << why;
+}
+
 TEST_F(FoldedConversion, RefusesADamagedChoice) {
   convert("job", {});
   const fs::path file = job_file("job", "folds.json");

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "convert/converter.h"
 #include "convert/gptq_converter.h"
+#include "format/load_weight_matrix.h"
 #include "odd_model.h"
 #include "random_rows.h"
 #include "support/data.h"
@@ -20,12 +21,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kVocab = OddModel::kVocab;
+constexpr int kOddIds = OddModel::kVocab;
 
 class OddModels : public testing::Test {
  protected:
   ConvertReport convert(const ModelFiles& files, double bits) {
-    const Calibration rows = random_rows(2, 48, kVocab);
+    const Calibration rows = random_rows(2, 48, kOddIds);
     const ConvertArgs args{.job = job(files, rows), .head_bits = 8, .measure_rows = 1};
     Converter converter(args);
     converter.quantize(bits);
@@ -33,7 +34,7 @@ class OddModels : public testing::Test {
   }
 
   ConvertReport convert_to_gptq(const ModelFiles& files) {
-    const Calibration rows = random_rows(2, 48, kVocab);
+    const Calibration rows = random_rows(2, 48, kOddIds);
     const GptqConvertArgs args{.job = job(files, rows), .layout = {.bits = 8, .group_size = 32}};
     GptqConverter converter(args);
     converter.quantize();
@@ -54,7 +55,7 @@ class OddModels : public testing::Test {
   double error_of_result(const ModelFiles& files) {
     const auto logits = [](const ModelFiles& of) {
       GoldenRun run("cpu", of, CacheType::kF32);
-      return run.logits({random_rows(1, 40, kVocab).rows[0]})[0];
+      return run.logits({random_rows(1, 40, kOddIds).rows[0]})[0];
     };
     const std::vector<float> base = logits(files), other = logits(open_model_folder(out_));
     double sum = 0.0, power = 0.0;

@@ -62,6 +62,16 @@ __device__ __forceinline__ std::uint32_t warp_max(std::uint32_t value) {
 #endif
 }
 
+// Returns to each lane the sum of `value` over this lane and all lower ones.
+__device__ __forceinline__ int warp_prefix_sum(int value) {
+#pragma unroll
+  for (int distance = 1; distance < 32; distance *= 2) {
+    const int lower = __shfl_up_sync(kAllLanes, value, distance);
+    if (lane_index() >= distance) value += lower;
+  }
+  return value;
+}
+
 // Reductions over a CTA of whole warps. `parts` is shared memory, one float a warp, that nothing
 // else uses between the barrier before the call and the next one after it.
 __device__ __forceinline__ float cta_sum(float value, float* parts) {

@@ -270,7 +270,8 @@ class Triangle {
     });
   }
 
-  // c −= l · lᵀ on and below the diagonal. Above it, near it, c holds nothing afterwards.
+  // c −= l · lᵀ on and below the diagonal. Elements above it may be overwritten with values that
+  // mean nothing; invert_range() clears them later.
   void subtract_square(const Part& c, const Part& l) {
     each_stripe(c.rows, [&](std::int64_t first, std::int64_t count) {
       const std::int64_t left = c.rows - first;
@@ -290,7 +291,7 @@ class Triangle {
       launch(shape_of(device_.context(), 1, kThreads), diagonal_block_kernel, block);
       return;
     }
-    // Powers of two, so that ranges have few different sizes.
+    // The first half is kBlock times a power of two, so that few different sizes of products occur.
     std::int64_t half = kBlock;
     while (2 * half < count) half *= 2;
     const std::int64_t middle = begin + half, left = count - half;

@@ -4,7 +4,8 @@
 
 namespace bl::cuda {
 
-// FittingOps::round on the card. It waits once, for the result.
+// FittingOps::round on the card. It waits for the card only when it reads results back: once where
+// only errors are asked for, up to five times otherwise.
 RoundResult round(FittingDevice& device, const RoundArgs& args);
 
 }  // namespace bl::cuda

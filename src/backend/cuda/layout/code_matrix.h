@@ -29,6 +29,8 @@
 namespace bl::cuda {
 
 inline constexpr int kNTileColumns = 16;
+// N_tiles of a matrix with `out` columns.
+BL_HD constexpr int n_tiles_of(int out) { return (out + kNTileColumns - 1) / kNTileColumns; }
 inline constexpr int kKStepSize = 32;
 inline constexpr int kMaxKBlockSteps = 4;
 

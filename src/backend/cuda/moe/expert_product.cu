@@ -17,9 +17,6 @@
 namespace bl::cuda {
 namespace {
 
-constexpr int kBarrierBytes = 128;
-static_assert(2 * kMaxStages * sizeof(std::uint64_t) <= kBarrierBytes);
-
 // N_tiles of a group: as many as registers can hold sums of.
 constexpr int kGroupNTiles = 3;
 
@@ -28,8 +25,6 @@ template <int TokenTiles>
 constexpr bool kHasPipeline = TokenTiles == 1;
 template <int TokenTiles>
 constexpr int kMaxThreads = kConsumerThreads + (kHasPipeline<TokenTiles> ? 32 : 0);
-
-BL_HD constexpr int n_tiles_of(int out) { return (out + kNTileColumns - 1) / kNTileColumns; }
 
 // The group of n_tiles that a CTA multiplies.
 struct NTileGroup {

@@ -16,16 +16,6 @@ constexpr int kThreads = 256;
 constexpr int kMostSortThreads = 1024;
 constexpr int kAhead = 8;  // loads of a lane in flight
 
-// Inclusive prefix sum over the lanes of a warp.
-__device__ __forceinline__ int warp_prefix(int value, int lane) {
-#pragma unroll
-  for (int distance = 1; distance < 32; distance *= 2) {
-    const int lower = __shfl_up_sync(kAllLanes, value, distance);
-    if (lane >= distance) value += lower;
-  }
-  return value;
-}
-
 // One warp turns counts into first rows, and fills the tables of blocks.
 __device__ void lay_out_blocks(const ExpertRows& rows, int* counts, int lane) {
   int before = 0;  // blocks
@@ -33,7 +23,7 @@ __device__ void lay_out_blocks(const ExpertRows& rows, int* counts, int lane) {
     const int expert = base + lane;
     const int count = expert < rows.expert_count ? counts[expert] : 0;
     const int blocks = (count + rows.block_rows - 1) / rows.block_rows;
-    const int end = warp_prefix(blocks, lane);
+    const int end = warp_prefix_sum(blocks);
     const int first = before + end - blocks;
     for (int b = 0; b < blocks; ++b) {
       rows.expert_of_block[first + b] = expert;
@@ -57,8 +47,8 @@ __device__ void lay_out_row_tiles(const ExpertRows& rows, int* counts, int lane)
     const int expert = base + lane;
     const int count = expert < rows.expert_count ? counts[expert] : 0;
     const int tiles = (count + rows.tile_rows - 1) / rows.tile_rows;
-    const int rows_end = warp_prefix(count, lane);
-    const int tiles_end = warp_prefix(tiles, lane);
+    const int rows_end = warp_prefix_sum(count);
+    const int tiles_end = warp_prefix_sum(tiles);
     WgmmaRowTile tile;
     tile.group = expert;
     tile.first_tile = tiles_before + tiles_end - tiles;

@@ -12,11 +12,8 @@
 namespace bl::cuda {
 namespace {
 
-constexpr int kBarrierBytes = 128;
-static_assert(2 * kMaxStages * sizeof(std::uint64_t) <= kBarrierBytes);
 constexpr int kThreads = kConsumerThreads + 32;
 
-BL_HD constexpr int n_tiles_of(int out) { return (out + kNTileColumns - 1) / kNTileColumns; }
 BL_HD constexpr int groups_of(const ExpertStreamArgs& p) {
   return (n_tiles_of(p.out) + p.item_n_tiles - 1) / p.item_n_tiles;
 }
@@ -174,7 +171,7 @@ class StreamConsumer {
   // A barrier of the warps of this group.
   __device__ __forceinline__ void sync_group() const {
     if (part_ >= p_.parts) return;
-    asm volatile("bar.sync %0, %1;" ::"r"(2 + group_), "r"(32 * p_.parts) : "memory");
+    group_barrier(group_, p_.parts);
   }
 
   // Element e of [n_tiles][live rows][16]: the sum of all parts, in their order.
@@ -271,8 +268,7 @@ void start(ExecContext& ctx, const ExpertStreamArgs& args) {
   }
   const int partial_bytes = kConsumerWarps * args.count * NTiles * args.rows.block_rows *
                             kNTileColumns * static_cast<int>(sizeof(float));
-  constexpr int kReserved = 3072;  // static shared memory of the CTA, and the system's
-  const int bytes = static_cast<int>(facts.shared_bytes_per_cta) - kReserved;
+  const int bytes = static_cast<int>(facts.shared_bytes_per_cta) - kReservedItemBytes;
   shape.fill(bytes - kBarrierBytes - partial_bytes,
              std::max(args.item_n_tiles, kMostJoinedCopyBlocks));
   const auto kernel = expert_stream_kernel<NTiles, Tiles, kExl2>;

@@ -10,8 +10,6 @@
 namespace bl::cuda {
 namespace {
 
-constexpr int kBarrierBytes = 128;
-static_assert(2 * kMaxStages * sizeof(std::uint64_t) <= kBarrierBytes);
 constexpr int kThreads = kConsumerThreads + 32;
 // Rows, and so experts, of an item.
 BL_HD constexpr int walks_of(const ExpertTokenArgs& p) { return p.sums ? p.k : 1; }
@@ -175,7 +173,7 @@ class TokenConsumer {
   // A barrier of the warps of this group.
   __device__ __forceinline__ void sync_group() const {
     if (part_ >= p_.parts) return;
-    asm volatile("bar.sync %0, %1;" ::"r"(2 + group_), "r"(32 * p_.parts) : "memory");
+    group_barrier(group_, p_.parts);
   }
 
   const ExpertTokenArgs& p_;
@@ -239,8 +237,7 @@ void start(ExecContext& ctx, const ExpertTokenArgs& args) {
   layout.pipeline_at =
       layout.partials_at + PipelineShape::rounded(kConsumerWarps * args.count * NTiles *
                                                   kNTileColumns * static_cast<int>(sizeof(float)));
-  constexpr int kReserved = 3072;  // static shared memory of the CTA, and the system's
-  const int bytes = static_cast<int>(facts.shared_bytes_per_cta) - kReserved;
+  const int bytes = static_cast<int>(facts.shared_bytes_per_cta) - kReservedItemBytes;
   shape.fill(bytes - layout.pipeline_at, std::max(args.item_n_tiles, kMostJoinedCopyBlocks));
   const auto kernel = expert_token_kernel<NTiles, kExl2, kSums>;
   BL_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));

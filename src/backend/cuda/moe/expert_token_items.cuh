@@ -12,7 +12,6 @@ namespace bl::cuda {
 
 inline constexpr int kRecordBytes = limb_record_bytes(1);
 
-BL_HD constexpr int n_tiles_of(int out) { return (out + kNTileColumns - 1) / kNTileColumns; }
 BL_HD constexpr int groups_of(const ExpertTokenArgs& p) {
   return (n_tiles_of(p.out) + p.item_n_tiles - 1) / p.item_n_tiles;
 }

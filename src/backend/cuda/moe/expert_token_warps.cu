@@ -3,41 +3,21 @@
 #include "backend/cuda/device/async_copy.cuh"
 #include "backend/cuda/device/cache_policy.cuh"
 #include "backend/cuda/moe/expert_token_items.cuh"
+#include "backend/cuda/moe/own_code_rooms.h"
 
 namespace bl::cuda {
 namespace {
 
 constexpr int kThreads = kConsumerThreads + 32;  // the last warp prefetches
-constexpr int kReservedBytes = 1024;             // of shared memory, for the system
 
 // Codes that a CTA copies itself: its shared memory holds them once or twice.
 constexpr std::int64_t kMostOwnBytes = 400 << 10;
 
-// The most bytes that a k_block of one n_tile takes of a room: codes, scales, limbs. A room holds
-// at least one k_block.
-constexpr int kMostKBlockBytes =
-    kMaxKBlockSteps * (k_step_bytes(8) + kRecordBytes) + scale_bytes(ScaleKind::kGptqZeros16);
-
-// Shared memory: partial sums, and then a room for each warp.
-struct RoomLayout {
-  int rooms_at = 0;
-  int room_bytes = 0;
-};
-
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
-// Sums up the lanes before and including this one.
-__device__ __forceinline__ int running_sum(int value) {
-#pragma unroll
-  for (int step = 1; step < 32; step *= 2) {
-    const int other = __shfl_up_sync(kAllLanes, value, step);
-    if (lane_index() >= step) value += other;
-  }
-  return value;
-}
-
-// The k_blocks of a warp in an item, one a lane, in the order of matrices or of experts. Lane s
-// knows the s-th of these.
+// The k_blocks that a warp multiplies in an item: lane i has the i-th one, counted through all
+// matrices (gate, up) or through all experts (down). While the constructor runs, lane s reads the
+// view of the s-th matrix or expert for all lanes.
 class OwnKBlocks {
  public:
   __device__ __forceinline__ OwnKBlocks(const ExpertTokenArgs& p, const Item& item, int warp)
@@ -78,7 +58,7 @@ class OwnKBlocks {
     scales_ += k_block_.group * scale_bytes(p.kind);
     code_bytes_ = k_block_.k_steps * k_step_bytes(k_block_.bits);
     bytes_ = limbs_at(k_block_) + k_block_.k_steps * kRecordBytes;
-    end_ = running_sum(bytes_);
+    end_ = warp_prefix_sum(bytes_);
   }
 
   __device__ __forceinline__ int count() const { return count_; }
@@ -257,18 +237,15 @@ __global__ void __launch_bounds__(kThreads, 1)
 
 template <int NTiles, bool kExl2, bool kSums>
 void start(ExecContext& ctx, const ExpertTokenArgs& args) {
-  const auto bytes =
-      static_cast<int>(cuda_device(ctx).facts().shared_bytes_per_cta) - kReservedBytes;
-  RoomLayout layout;
-  layout.rooms_at = PipelineShape::rounded(kConsumerWarps * args.count * NTiles * kNTileColumns *
-                                           static_cast<int>(sizeof(float)));
-  layout.room_bytes = (bytes - layout.rooms_at) / kConsumerWarps / 128 * 128;
-  BL_CHECK(layout.room_bytes >= kMostKBlockBytes * NTiles);
+  const std::size_t all = cuda_device(ctx).facts().shared_bytes_per_cta;
+  const auto bytes = static_cast<int>(all) - kReservedRoomBytes;
+  const std::optional<RoomLayout> layout = lay_out_rooms(all, args.count, NTiles);
+  BL_CHECK(layout.has_value());  // plan_own_codes()
   const auto kernel = expert_token_warps_kernel<NTiles, kExl2, kSums>;
   BL_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
   launch(shape_of(ctx, dim3(static_cast<unsigned>(args.ctas)), kThreads,
                   static_cast<std::size_t>(bytes)),
-         kernel, args, layout);
+         kernel, args, *layout);
 }
 
 template <bool kExl2>
@@ -294,6 +271,7 @@ bool plan_own_codes(const DeviceFacts& facts, ExpertTokenArgs& args) {
     const std::int64_t k_step_codes = args.matrices[0].copy_block_bytes / kMaxCopyBlockSteps;
     const std::int64_t bytes = walks * args.k_steps * n_tiles * k_step_codes;
     if (items > facts.multiprocessors || bytes > kMostOwnBytes) continue;
+    if (!lay_out_rooms(facts.shared_bytes_per_cta, args.count, n_tiles)) continue;
     args.ctas = items;
     args.own_codes = true;
     return true;

@@ -19,9 +19,10 @@ namespace {
 using Matrices = CudaExperts::Matrices;
 
 // Average rows of a chosen expert from which on grouped GEMMs are faster
-// (bench/ladder/moe_prefill).
-
+// (bench/ladder/moe_prefill.md).
 constexpr std::int64_t kFewestGroupedRows = 20;
+
+constexpr std::int64_t kTileInts = sizeof(WgmmaRowTile) / sizeof(std::int32_t);
 
 // What of a call depends on the matrices and the number of tokens alone.
 struct ExpertShape {
@@ -93,7 +94,6 @@ class GroupedSlice {
       : ctx_(ctx), args_(args), shape_(args, experts, args.x.rows()) {
     rows_ = choices_of(args, experts);
     rows_.tile_rows = shape_.tile_rows;
-    constexpr std::int64_t kTileInts = sizeof(WgmmaRowTile) / sizeof(std::int32_t);
     rows_.row_tiles = reinterpret_cast<WgmmaRowTile*>(ints(shape_.row_tiles * kTileInts));
     rows_.row_tile_count = ints(2);
     rows_.live_rows = rows_.row_tile_count + 1;
@@ -251,8 +251,8 @@ std::size_t grouped_expert_bytes(const ExpertsArgs& args, const CudaExperts& exp
   const ExpertShape shape(args, experts, tokens);
   const std::int64_t rows = shape.choices;
   const std::size_t tables = 2 * arena_bytes(DType::kI32, rows) +
-                             arena_bytes(DType::kI32, shape.row_tiles * 8) + f32_bytes(tokens) +
-                             f32_bytes(rows) + 8 * f32_bytes(64);
+                             arena_bytes(DType::kI32, shape.row_tiles * kTileInts) +
+                             f32_bytes(tokens) + f32_bytes(rows) + 8 * f32_bytes(64);
   const std::size_t hidden = f16_bytes(rows * shape.hidden_k) +
                              (shape.activates ? 0 : f32_bytes(rows * shape.first_stride()));
   return tables + f16_bytes(shape.input_rows() * shape.in_k) + hidden +

@@ -7,6 +7,14 @@
 
 namespace bl::cuda {
 
+// Shared memory of a CTA that no launch asks for: static variables, and the system's.
+inline constexpr int kReservedItemBytes = 3072;
+
+// A barrier of the `parts` warps that share the n_tiles of a group.
+__device__ __forceinline__ void group_barrier(int group, int parts) {
+  asm volatile("bar.sync %0, %1;" ::"r"(2 + group), "r"(32 * parts) : "memory");
+}
+
 // A warp's part of the stages of an item.
 struct StageShare {
   int first_n_tile;  // in the item

@@ -15,6 +15,10 @@ namespace bl::cuda {
 inline constexpr int kConsumerWarps = 15;
 inline constexpr int kConsumerThreads = kConsumerWarps * 32;
 inline constexpr int kMaxStages = 8;
+// Shared memory for the full and the empty barrier of every stage, so that what follows is aligned
+// for bulk copies.
+inline constexpr int kBarrierBytes = 128;
+static_assert(2 * kMaxStages * sizeof(std::uint64_t) <= kBarrierBytes);
 inline constexpr int kFragmentBytes = 64;  // activations of one token and k_step
 
 // The pipeline of a launch, sizes in bytes. Its stages vary in length and lie one behind the other:
