@@ -1,7 +1,5 @@
 // bench convert: how long a conversion to EXL2 takes here, phase by phase, without files.
 
-#include <unistd.h>
-
 #include <filesystem>
 #include <memory>
 #include <random>
@@ -20,6 +18,7 @@
 #include "phase_progress.h"
 #include "random_model.h"
 #include "results.h"
+#include "scratch_folder.h"
 #include "usage_error.h"
 
 namespace bl {
@@ -83,6 +82,9 @@ void check(const BenchConvertOptions& options) {
     fail_usage("-r and --measurement_rows should be 1 or more, -l 32 or more");
   }
   check_backend_flag("--backend", options.backend);
+  if (!options.work.empty() && !fs::is_directory(options.work)) {
+    fail_usage("--work: there is no folder {}", options.work);
+  }
 }
 
 std::shared_ptr<const OpenedModel> open(const BenchConvertOptions& options) {
@@ -97,24 +99,6 @@ std::shared_ptr<const OpenedModel> open(const BenchConvertOptions& options) {
   request.level = true;  // hidden states stay within reason from block to block
   return open_random_model(request).opened;
 }
-
-// A folder of its own that is removed in the end.
-class WorkFolder {
- public:
-  explicit WorkFolder(const std::string& in)
-      : path_((in.empty() ? fs::temp_directory_path() : fs::path(in)) /
-              fmt::format("bitloom-bench-convert-{}", getpid())) {}
-  ~WorkFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  WorkFolder(const WorkFolder&) = delete;
-  WorkFolder& operator=(const WorkFolder&) = delete;
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
 
 Calibration random_calibration(const BenchConvertOptions& options, std::int64_t vocab) {
   std::mt19937_64 random(1);
@@ -142,7 +126,7 @@ Json run(const BenchConvertOptions& options, const std::vector<double>& rates) {
   load.archs = options.archs;
   const Calibration calibration =
       random_calibration(options, ModelLoader(*backend, model->files, load).spec().vocab);
-  const WorkFolder work(options.work);
+  const ScratchFolder work(options.work);
   PhaseProgress progress;
   const ConvertArgs args{.job = {.backend = *backend,
                                  .files = model->files,

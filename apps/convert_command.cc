@@ -1,6 +1,7 @@
 // convert: makes an EXL2 or GPTQ model from a plain one.
 
 #include <malloc.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -26,8 +27,10 @@
 #include "engine/open_model.h"
 #include "gptq_conversion.h"
 #include "phase_progress.h"
+#include "scratch_folder.h"
 #include "self_calibration.h"
 #include "usage_error.h"
+#include "written_models.h"
 
 namespace bl {
 namespace {
@@ -39,8 +42,14 @@ CalibrationFile parse_calibration_file(const std::string& text) {
   const std::size_t colon = text.rfind(':');
   if (colon == text.npos || fs::exists(text)) return {text, 1.0};
   CalibrationFile file{text.substr(0, colon), 0.0};
-  parse_value(std::string_view(text).substr(colon + 1), file.weight);
-  if (!(file.weight > 0.0)) fail_usage("-c {}: the weight should be above 0", text);
+  try {
+    parse_value(std::string_view(text).substr(colon + 1), file.weight);
+  } catch (const Error& error) {
+    fail_usage("-c {}: {}", text, error.what());
+  }
+  if (!(file.weight > 0.0 && file.weight <= 1e6)) {
+    fail_usage("-c {}: the weight should be above 0, and 1,000,000 at most", text);
+  }
   return file;
 }
 
@@ -71,6 +80,9 @@ void check_output_file(const char* flag, const fs::path& file) {
   }
   const fs::path folder = fs::absolute(file).parent_path();
   if (!fs::is_directory(folder)) fail_usage("{}: there is no folder {}", flag, folder.string());
+  if (access(folder.c_str(), W_OK | X_OK) != 0) {
+    fail_usage("{}: the folder {} may not be changed", flag, folder.string());
+  }
 }
 
 // Nothing: whatever helps.
@@ -84,6 +96,34 @@ std::optional<FoldSet> folds_of(const ConvertOptions& options) {
   return folds;
 }
 
+void check_range(const char* flag, std::int64_t value, std::int64_t least, std::int64_t most) {
+  if (value < least || value > most) {
+    fail_usage("{}: {} is not in {} … {}", flag, value, least, most);
+  }
+}
+
+// An option that would do nothing is a mistake.
+void check_effects(const ConvertOptions& options) {
+  const bool gptq_only = options.asym || options.desc_act || options.natural_order ||
+                         options.min_max || options.group_size.has_value();
+  if (options.format == "exl2" && gptq_only) {
+    fail_usage(
+        "--group_size, --asym, --desc_act, --natural_order and --min_max go with --format gptq; "
+        "EXL2 chooses groups itself, and always orders inputs by importance");
+  }
+  if (!options.measurement.empty() && (options.sensitivity_tokens || options.measure_rows)) {
+    log_warning("-m: nothing is measured, so that -mr and --sensitivity_tokens have no effect");
+  }
+  const bool writes = !options.bits.empty() || options.target_size.bytes > 0 ||
+                      options.vram.bytes > 0 || options.head_bits || options.force ||
+                      options.json || !options.report.empty();
+  if (!options.output_measurement.empty() && writes) {
+    fail_usage(
+        "-om stops after measuring, so that -b, --target-size, --vram, -hb, --force, --json and "
+        "--report have no effect");
+  }
+}
+
 void check_options(const ConvertOptions& options) {
   if (options.in.empty()) fail_usage("-i DIR is missing: the model folder to convert");
   if (options.work.empty()) fail_usage("-o DIR is missing: the working folder of the job");
@@ -94,20 +134,26 @@ void check_options(const ConvertOptions& options) {
   if (only_measures && !(options.out.empty() && options.measurement.empty())) {
     fail_usage("-om stops after measuring, so it goes with neither -cf nor -m");
   }
-  if (options.rows < 1 || options.length < 32) {
-    fail_usage("-r and -l: calibration takes 1 row or more of 32 tokens or more");
-  }
+  check_range("-r", options.rows, 1, 1 << 24);
+  check_range("-l", options.length, 32, 1 << 20);
   if (options.format == "gptq" || options.format == "gptq_v2") {
     check_gptq_options(options);
   } else if (options.format != "exl2") {
     fail_usage("--format: '{}' should be exl2, gptq or gptq_v2", options.format);
   }
-  if (options.measure_rows.value_or(1) < 1) {
-    fail_usage("-mr: {} should be 1 or more", *options.measure_rows);
+  check_range("-mr", options.measure_rows.value_or(1), 1, 1 << 20);
+  check_range("--sensitivity_tokens", options.sensitivity_tokens.value_or(32), 32, 1 << 20);
+  check_range("--sweeps", options.sweeps, 0, 1000);
+  check_range("-hb", options.head_bits.value_or(kDefaultHeadBits), 2, 8);
+  check_range("-ss", options.shard_mib, 0, 1 << 30);
+  check_range("--threads", options.threads, 0, 1 << 16);
+  if (!(options.damping >= 0 && options.damping <= 10)) {
+    fail_usage("--damping: {} is not in 0 … 10", options.damping);
   }
-  if (options.sensitivity_tokens.value_or(32) < 32) {
-    fail_usage("--sensitivity_tokens: {} should be 32 or more", *options.sensitivity_tokens);
+  if (!(options.correction >= 0 && options.correction <= 1)) {
+    fail_usage("--correction: {} is not in 0 … 1", options.correction);
   }
+  check_effects(options);
   (void)folds_of(options);
   if (!options.report.empty()) check_output_file("--report", options.report);
   if (only_measures) check_output_file("-om", options.output_measurement);
@@ -158,10 +204,14 @@ fs::path result_folder(const ConvertOptions& options, std::size_t rates, double 
   return rates == 1 ? out : fs::path(out.string() + "-" + rate_name(bits));
 }
 
-// Whether the model is there because the job has written it.
-bool is_written(const ConvertOptions& options, const fs::path& result, double bits) {
-  return !options.force && !options.no_resume &&
-         written_rate(options.work, result) == rate_name(bits);
+// Throws where OUT and the working folder are one, or one is in the other.
+void check_apart(const ConvertOptions& options, const fs::path& result) {
+  const fs::path work = fs::weakly_canonical(normalized_folder(options.work));
+  const fs::path out = fs::weakly_canonical(result);
+  const auto [end, unused] = std::mismatch(work.begin(), work.end(), out.begin(), out.end());
+  if (end != work.end() && unused != out.end()) return;
+  fail_usage("-cf {}: the converted model cannot be in the working folder ({}), nor around it",
+             options.out, options.work);
 }
 
 // Makes the models of all rates, and says what became of them.
@@ -173,12 +223,7 @@ class ConvertRun {
   void run(std::vector<double> rates) {
     const bool only_measures = !options_.output_measurement.empty();
     if (only_measures) rates.clear();
-    check_rates(rates);
-    std::optional<SizeLimit> limit;
-    if (rates.empty() && !only_measures) {
-      limit = limit_of(options_, args_, converter_);
-      check_limit(converter_.linears(), *limit);
-    }
+    const std::optional<SizeLimit> limit = check(rates);
     plan_conversion(options_, converter_, args_.job.calibration, planned(rates, limit));
     const std::string folds = to_text(converter_.folds());
     if (!folds.empty()) log_info("{}", folds);
@@ -198,8 +243,18 @@ class ConvertRun {
     results.finish();
   }
 
+  // Throws where the rates, or a limit in place of them, cannot be reached. Returns the limit.
+  std::optional<SizeLimit> check(const std::vector<double>& rates) const {
+    check_rates(rates);
+    if (!rates.empty() || !options_.output_measurement.empty()) return std::nullopt;
+    SizeLimit limit = limit_of(options_, args_, converter_);
+    check_limit(converter_.linears(), limit);
+    return limit;
+  }
+
   // Throws where the model of a rate may not be written.
   static void check_result(const ConvertOptions& options, const fs::path& result, double bits) {
+    check_apart(options, result);
     if (is_written(options, result, bits)) return;
     const std::vector<fs::path> sources{options.in, options.work};
     check_new_folder(result, options.force, sources);
@@ -258,14 +313,10 @@ class ConvertRun {
              human_bytes(static_cast<double>(bytes)), prediction);
     converter_.quantize(bits);
     if (is_written(options_, result, bits)) return converter_.report(bits, bytes);
-    PendingFolder pending(result);
+    PendingFolder pending(result, options_.force);
     const ConvertReport report = converter_.write(bits, pending.path(), shard_bytes_of(options_));
     write_companions(model_, pending.path());
-    // A folder that --force replaces counts as written only when it is; elsewhere there is none
-    // yet, so that a kill between the two leaves nothing that has to be done again.
-    if (!options_.force) note_written(options_.work, result, bits);
-    pending.put_in_place();
-    if (options_.force) note_written(options_.work, result, bits);
+    put_result_in_place(options_, pending, result, bits);
     return report;
   }
 
@@ -284,6 +335,48 @@ void keep_freed_memory() {
 #endif
 }
 
+// The arguments must outlive the result.
+ConversionJob job_of(const ConvertOptions& options, const OpenedModel& model, Backend& backend,
+                     const Calibration& calibration) {
+  return {.backend = backend,
+          .files = model.files,
+          .archs = options.archs,
+          .calibration = calibration,
+          .device_memory = options.device_memory.bytes,
+          .work = options.work,
+          .restart = options.no_resume,
+          .quantize = {.damping = options.damping,
+                       .sweeps = static_cast<int>(options.sweeps),
+                       .correction = options.correction},
+          .source = identity_of(model)};
+}
+
+ConvertArgs convert_args_of(const ConvertOptions& options, const ConversionJob& job) {
+  return {
+      .job = job,
+      .measurement = options.measurement,
+      .head_bits = static_cast<int>(options.head_bits.value_or(kDefaultHeadBits)),
+      .measure_rows = std::min(options.measure_rows.value_or(kDefaultMeasureRows), options.rows),
+      .sensitivity_tokens = options.sensitivity_tokens.value_or(0),
+      .folds = folds_of(options)};
+}
+
+// Throws what a conversion of this model would throw before it computes anything. The model may
+// take an hour to write its calibration, which should not be in vain.
+void rehearse(const ConvertOptions& options, const OpenedModel& model, Backend& backend,
+              const std::vector<double>& rates) {
+  Calibration calibration;
+  calibration.rows.emplace_back(static_cast<std::size_t>(options.length));
+  calibration.held_out = calibration.rows;
+  const ScratchFolder work;
+  ConversionJob job = job_of(options, model, backend, calibration);
+  job.work = work.path();
+  job.rehearsed = true;
+  if (options.format != "exl2") return rehearse_gptq({options, model, job, {}});
+  const ConvertArgs args = convert_args_of(options, job);
+  (void)ConvertRun(options, model, args).check(rates);
+}
+
 void convert(ConvertOptions& options) {
   check_options(options);
   keep_freed_memory();
@@ -296,31 +389,18 @@ void convert(ConvertOptions& options) {
   const std::unique_ptr<Backend> backend =
       open_backend(options.backend, {.threads = static_cast<int>(options.threads)});
   log_info("device: {} ({})", backend->name(), backend->description());
+  if (options.calibration.empty()) {
+    rehearse(options, model, *backend, options.out.empty() ? std::vector<double>{} : rates);
+  }
   const Calibration calibration = calibrate(options, model, *backend);
   print_calibration(options, calibration);
   PhaseProgress progress;
-  const ConversionJob job{.backend = *backend,
-                          .files = model.files,
-                          .archs = options.archs,
-                          .calibration = calibration,
-                          .device_memory = options.device_memory.bytes,
-                          .work = options.work,
-                          .restart = options.no_resume,
-                          .quantize = {.damping = options.damping,
-                                       .sweeps = static_cast<int>(options.sweeps),
-                                       .correction = options.correction},
-                          .source = identity_of(model),
-                          .progress = std::ref(progress)};
+  ConversionJob job = job_of(options, model, *backend, calibration);
+  job.progress = std::ref(progress);
   if (options.format != "exl2") {
     return convert_to_gptq({options, model, job, normalized_folder(options.out)});
   }
-  const ConvertArgs args{
-      .job = job,
-      .measurement = options.measurement,
-      .head_bits = static_cast<int>(options.head_bits.value_or(kDefaultHeadBits)),
-      .measure_rows = std::min(options.measure_rows.value_or(kDefaultMeasureRows), options.rows),
-      .sensitivity_tokens = options.sensitivity_tokens.value_or(0),
-      .folds = folds_of(options)};
+  const ConvertArgs args = convert_args_of(options, job);
   ConvertRun(options, model, args).run(rates);
 }
 

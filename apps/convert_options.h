@@ -25,8 +25,8 @@ struct ConvertOptions {
   ByteSize vram;
   std::int64_t context = 0;
   std::string cache;
-  std::optional<std::int64_t> head_bits;  // kDefaultHeadBits
-  std::int64_t group_size = 128;
+  std::optional<std::int64_t> head_bits;   // kDefaultHeadBits
+  std::optional<std::int64_t> group_size;  // kDefaultGptqGroup
   bool asym = false;
   bool desc_act = false;
   bool natural_order = false;
@@ -86,7 +86,8 @@ struct ConvertOptions {
        "residual, values, both with a comma",
        "auto"});
     v.group("GPTQ, where -b is 2, 3, 4 or 8 and the head stays as it is");
-    v(group_size, {"--group_size", "N", "inputs that share a scale: 32, 64, 128 …; -1: all"});
+    v(group_size,
+      {"--group_size", "N", "inputs that share a scale: 32, 64, 128 …; -1: all", "128"});
     v(asym, {"--asym", "", "zero points are free, not in the middle"});
     v(desc_act, {"--desc_act", "", "groups are made of inputs by importance (g_idx)"});
     v(natural_order,

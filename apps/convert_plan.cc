@@ -121,7 +121,7 @@ void plan_conversion(const ConvertOptions& options, Converter& converter,
     fail(
         ErrorCode::kOutOfMemory,
         "the conversion needs about {} of memory, and {} are available; give fewer or shorter rows "
-        "with -r and -l, or use a larger machine",
+        "with -r and -l, fewer --sensitivity_tokens, or use a larger machine",
         text_of(estimate.memory), text_of(available));
   }
 }

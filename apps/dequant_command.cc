@@ -65,10 +65,22 @@ WeightMatrix find_matrix(const ModelFiles& files, const std::string& key) {
   return load_weight_matrix(*files.source, key, hints);
 }
 
+// The output replaces a file of its name, which must be none that is read.
+void check_is_no_input(const DequantOptions& options) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (options.out.empty() || !fs::exists(options.out, error)) return;
+  const fs::path out = fs::canonical(options.out), model = fs::canonical(options.model, error);
+  if (!error && (out == model || out.parent_path() == model)) {
+    fail_usage("-o: {} is a file of the model; give another name", options.out);
+  }
+}
+
 void dequant(DequantOptions& options) {
   if (options.model.empty()) fail_usage("-m DIR is missing: the model folder or .gguf file");
   if (options.tensor.empty()) fail_usage("--tensor KEY is missing: the matrix to decode");
   check_output(options.out);
+  check_is_no_input(options);
   const WeightMatrix matrix = find_matrix(open_tensors(options), options.tensor);
   const std::vector<std::uint16_t> halves = dequantize_to_half(matrix);
   NamedTensor weight{

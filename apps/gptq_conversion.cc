@@ -7,9 +7,12 @@
 #include "convert_rates.h"
 #include "convert_results.h"
 #include "usage_error.h"
+#include "written_models.h"
 
 namespace bl {
 namespace {
+
+constexpr std::int64_t kDefaultGptqGroup = 128;
 
 int width_of(const ConvertOptions& options) {
   const std::vector<double> rates = listed_rates(options);
@@ -21,7 +24,7 @@ int width_of(const ConvertOptions& options) {
 
 GptqLayout layout_of(const ConvertOptions& options) {
   return {.bits = width_of(options),
-          .group_size = options.group_size,
+          .group_size = options.group_size.value_or(kDefaultGptqGroup),
           .symmetric = !options.asym,
           .act_order = options.desc_act,
           .natural_order = options.natural_order,
@@ -58,17 +61,26 @@ void check_gptq_options(const ConvertOptions& options) {
   check_gptq_layout(layout_of(options));
 }
 
+void rehearse_gptq(const GptqConversion& conversion) {
+  const GptqConvertArgs args{.job = conversion.job, .layout = layout_of(conversion.options)};
+  const GptqConverter converter(args);
+}
+
 void convert_to_gptq(const GptqConversion& conversion) {
   const ConvertOptions& options = conversion.options;
   const GptqConvertArgs args{.job = conversion.job, .layout = layout_of(options)};
   warn_of_readers(args.layout);
   GptqConverter converter(args);
   converter.quantize();
-  PendingFolder pending(conversion.target);
+  ConvertResults results(options);
+  if (is_written(options, conversion.target, args.layout.bits)) {
+    results.add(converter.report(weight_bytes_in(conversion.target)), conversion.target);
+    return results.finish();
+  }
+  PendingFolder pending(conversion.target, options.force);
   ConvertReport report = converter.write(pending.path(), shard_bytes_of(options));
   write_companions(conversion.model, pending.path());
-  pending.put_in_place();
-  ConvertResults results(options);
+  put_result_in_place(options, pending, conversion.target, args.layout.bits);
   results.add(std::move(report), conversion.target);
   results.finish();
 }

@@ -18,6 +18,9 @@ struct GptqConversion {
 // Throws a usage error for options that do not go with GPTQ.
 void check_gptq_options(const ConvertOptions& options);
 
+// Throws what convert_to_gptq() would throw before it computes anything.
+void rehearse_gptq(const GptqConversion& conversion);
+
 // Converts, writes the model and prints the report.
 void convert_to_gptq(const GptqConversion& conversion);
 

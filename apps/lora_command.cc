@@ -62,7 +62,7 @@ void merge(MergeOptions& options) {
   if (!base.note.empty()) log_info("{}", base.note);
   const std::unique_ptr<Backend> backend =
       open_backend("cpu", {.threads = static_cast<int>(options.threads)});
-  PendingFolder pending(target);
+  PendingFolder pending(target, options.force);
   std::unique_ptr<Progress> progress;
   const LoraMergeResult result = merge_lora(
       *backend, {.base = base.files,

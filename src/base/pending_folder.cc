@@ -28,15 +28,30 @@ bool is_source(const fs::path& path, std::span<const fs::path> sources) {
   return false;
 }
 
+// Throws where the nearest folder above `target` that exists cannot be written.
+void check_parent(const fs::path& target) {
+  fs::path above = fs::absolute(target).parent_path();
+  std::error_code error;
+  while (!fs::exists(above, error) && above.has_relative_path()) above = above.parent_path();
+  if (!fs::is_directory(above, error) || access(above.c_str(), W_OK | X_OK) != 0) {
+    fail(ErrorCode::kInvalidArgument, "{} cannot be written, because {} is {}", target.string(),
+         above.string(),
+         fs::is_directory(above, error) ? "a folder that may not be changed" : "no folder");
+  }
+}
+
 }  // namespace
 
 fs::path normalized_folder(const fs::path& folder) {
   fs::path path = fs::absolute(folder).lexically_normal();
   if (path.filename().empty()) path = path.parent_path();
+  std::error_code error;
+  if (fs::is_symlink(path, error) && fs::is_directory(path, error)) return fs::canonical(path);
   return path;
 }
 
 void check_new_folder(const fs::path& target, bool force, std::span<const fs::path> sources) {
+  check_parent(target);
   if (!fs::exists(target)) return;
   if (!fs::is_directory(target)) {
     fail(ErrorCode::kInvalidArgument, "{} exists and is not a folder; give another path",
@@ -75,7 +90,7 @@ void check_space(const fs::path& folder, std::uint64_t bytes) {
        folder.string(), bytes, space.available);
 }
 
-PendingFolder::PendingFolder(const fs::path& target) : target_(target) {
+PendingFolder::PendingFolder(const fs::path& target, bool force) : target_(target), force_(force) {
   const std::string name = target.filename().string();
   path_ = target.parent_path() / fmt::format(".{}.tmp-{}", name, getpid());
   old_ = target.parent_path() / fmt::format(".{}.old-{}", name, getpid());
@@ -93,6 +108,7 @@ PendingFolder::~PendingFolder() {
 }
 
 void PendingFolder::put_in_place() {
+  check_new_folder(target_, force_, {});
   std::error_code error;
   const bool replaces = fs::exists(target_);
   if (replaces) move_folder(target_, old_);

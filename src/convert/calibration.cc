@@ -1,6 +1,7 @@
 #include "convert/calibration.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <numeric>
 #include <random>
@@ -47,13 +48,27 @@ class TokenStream {
   std::vector<std::int32_t> ids_;
 };
 
-std::string joined_contents(const OrderedJson& messages) {
+// The text of a message: a string, or the texts of its parts. Calls of tools have none.
+std::string content_of(const OrderedJson& message, const std::string& where) {
+  if (!message.is_object()) {
+    fail(ErrorCode::kInvalidFile, "{}: a message should be an object", where);
+  }
+  const auto content = message.find("content");
+  if (content == message.end() || content->is_null()) return {};
+  if (content->is_string()) return content->get<std::string>();
+  std::string all;
+  for (const OrderedJson& part : *content) {
+    const auto text = part.is_object() ? part.find("text") : part.end();
+    if (text != part.end() && text->is_string()) all += text->get<std::string>();
+  }
+  return all;
+}
+
+std::string joined_contents(const OrderedJson& messages, const std::string& where) {
   std::string all;
   for (const OrderedJson& message : messages) {
-    if (!message.is_object()) continue;
-    const auto content = message.find("content");
-    const bool has_text = content != message.end() && content->is_string();
-    (all += has_text ? content->get<std::string>() : "") += kBetweenTexts;
+    const std::string text = content_of(message, where);
+    if (!text.empty()) (all += text) += kBetweenTexts;
   }
   return all;
 }
@@ -75,7 +90,10 @@ void add_line(const CalibrationArgs& args, const OrderedJson& line, const std::s
     if (text != line.end() && text->is_string()) return stream.add_text(text->get<std::string>());
     const auto messages = line.find("messages");
     if (messages != line.end() && messages->is_array()) {
-      if (!args.render) return stream.add_text(joined_contents(*messages));
+      if (messages->empty() || !(*messages)[0].is_object()) {
+        fail(ErrorCode::kInvalidFile, "{}: messages should be a list of objects", where);
+      }
+      if (!args.render) return stream.add_text(joined_contents(*messages, where));
       return stream.add_rendered(rendered(args, *messages, where));
     }
   }
@@ -99,9 +117,11 @@ void add_lines(const CalibrationArgs& args, const std::filesystem::path& path,
 std::vector<std::int32_t> tokens_of(const CalibrationArgs& args,
                                     const std::filesystem::path& path) {
   TokenStream stream(args.tokenizer);
-  if (path.extension() == ".jsonl") {
+  std::string kind = path.extension().string();
+  for (char& c : kind) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  if (kind == ".jsonl") {
     add_lines(args, path, stream);
-  } else if (path.extension() == ".parquet") {
+  } else if (kind == ".parquet") {
     for (const std::string& text : parquet::read_text_column(path)) stream.add_text(text);
   } else {
     stream.add_text(read_file(path));

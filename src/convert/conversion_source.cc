@@ -81,6 +81,15 @@ void check_values(const ConversionJob& job, const ModelLoader& loader) {
   }
 }
 
+void check_loss(const std::string& key, double loss) {
+  if (std::isfinite(loss)) return;
+  fail(
+      ErrorCode::kUnsupported,
+      "{}: what rounding it loses is no finite number, because activations in front of it are not; "
+      "the original model gives such values on this calibration text, too, or is damaged",
+      key);
+}
+
 std::string kind_of_device(const Backend& backend) {
   const std::string_view name = backend.name();
   return std::string(name.substr(0, name.find(':')));

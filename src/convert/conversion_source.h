@@ -21,6 +21,7 @@ struct ConversionJob {
   std::uint64_t device_memory = 0;  // bytes of a card to use at most; 0: what is free
   std::filesystem::path work;       // the job's folder
   bool restart = false;             // whether the job in it is discarded
+  bool rehearsed = false;           // whether it only shows what would be refused, without warnings
   QuantizeOptions quantize = {};
   // What identifies the source beside its options, such as names, sizes and times of files.
   std::string source = {};
@@ -40,6 +41,10 @@ void check_conversion_source(const ModelLoader& loader, const Calibration& calib
 // Reads all weights of the model. Throws kInvalidArgument for a tensor with a value that is not
 // finite, or beyond binary16, which results hold.
 void check_values(const ConversionJob& job, const ModelLoader& loader);
+
+// Throws kUnsupported, naming the linear, where its loss is no finite number: activations
+// overflowed.
+void check_loss(const std::string& key, double loss);
 
 // The backend's name without the number of a card: what results depend on beside a job's options.
 std::string kind_of_device(const Backend& backend);

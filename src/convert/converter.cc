@@ -41,6 +41,28 @@ Json describe_rate(const ConvertArgs& args, const std::string& measurement, doub
           {"correction", args.job.quantize.correction}};
 }
 
+// Throws where a measurement, of the file `what`, is not of just these linears; those with groups
+// are none that bits are planned for.
+void check_is_of(const ErrorMeasurement& measurement, std::span<const PlannedMatrix> linears,
+                 const std::string& what) {
+  std::map<std::string, std::pair<std::int64_t, std::int64_t>> sizes;
+  for (const PlannedMatrix& linear : linears) {
+    if (linear.groups.empty()) sizes[linear.key] = {linear.in, linear.out};
+  }
+  for (const LinearMeasurement& linear : measurement.linears) {
+    const auto found = sizes.find(linear.key);
+    if (found == sizes.end() || found->second != std::pair(linear.in, linear.out)) {
+      fail(ErrorCode::kInvalidFile, "{} is of another model, which has a {} [{}, {}]", what,
+           linear.key, linear.out, linear.in);
+    }
+    sizes.erase(found);
+  }
+  if (!sizes.empty()) {
+    fail(ErrorCode::kInvalidFile, "{} is of another model, which has no {}", what,
+         sizes.begin()->first);
+  }
+}
+
 // `what` asks for these folds.
 void check_folds(const ModelLoader& loader, const FoldSet& kinds, const std::string& what) {
   for (const FoldKind kind : kinds) {
@@ -78,7 +100,7 @@ Converter::Converter(const ConvertArgs& args)
   };
   for (const std::int32_t layer : loader_.spec().order) add(LoadRange::block(layer), {});
   add(kEnds, head_groups(args.head_bits, loader_.spec().hidden));
-  warn_of_plain_linears(loader_);
+  if (!args.job.rehearsed) warn_of_plain_linears(loader_);
   check_folds(loader_, args.folds.value_or(FoldSet{}), "--fold");
   if (!args.measurement.empty()) read_measurement();
   job_.emplace(args.job.work, describe(args), args.job.restart);
@@ -103,6 +125,7 @@ void Converter::read_measurement() {
     reference_ = reference_measurement_from_json(json, linears_, what);
   } else {
     measurement_ = measurement_from_json(json, what);
+    check_is_of(*measurement_, linears_, what);
   }
   if (args_.folds && *args_.folds != measured_folds()) {
     fail(ErrorCode::kInvalidArgument,
@@ -148,13 +171,14 @@ const FoldChoice& Converter::folds() {
   folds_ = job_->folds();
   if (!folds_) {
     folds_ = choose_folds();
-    job_->save(*folds_);
+    // The job would choose others without the measurement that was given.
+    if (args_.measurement.empty()) job_->save(*folds_);
   }
   if (!args_.measurement.empty() && folds_->kept != measured_folds()) {
     fail(
         ErrorCode::kInvalidArgument,
         "{} holds a model with the folds \"{}\", and {} is of one with \"{}\"; use another folder, "
-        "or --no-resume to start again in this one",
+        "or --no_resume to start again in this one",
         job_->path().string(), name_of(folds_->kept), args_.measurement.string(),
         name_of(measured_folds()));
   }
@@ -170,7 +194,10 @@ RateRange Converter::rates() const {
 }
 
 bool Converter::is_measured() {
-  if (!reference_ && !measurement_) measurement_ = job_->measurement();
+  if (!reference_ && !measurement_) {
+    measurement_ = job_->measurement();
+    if (measurement_) check_is_of(*measurement_, linears_, job_->path().string());
+  }
   return reference_ || measurement_;
 }
 

@@ -93,13 +93,13 @@ GptqConverter::GptqConverter(const GptqConvertArgs& args)
   for (const std::int32_t layer : loader_.spec().order) {
     for (const LoadTask* linear : quantized_linears(loader_, LoadRange::block(layer))) add(*linear);
   }
-  if (!plain_.empty()) {
+  if (!plain_.empty() && !args.job.rehearsed) {
     log_warning(
         "{} linears stay in binary16, because the number of their outputs is no multiple of 32, "
         "which GPTQ needs (--format exl2 pads them); the first is {}",
         plain_.size(), *plain_.begin());
   }
-  warn_of_plain_linears(loader_);
+  if (!args.job.rehearsed) warn_of_plain_linears(loader_);
   job_.emplace(args.job.work, describe(args), args.job.restart);
   rate_.emplace(*job_, args.layout.bits, Json::object());
   DeviceSizes sizes = device_sizes(args.job, loader_, linears_);
@@ -115,7 +115,8 @@ void GptqConverter::add(const LoadTask& linear) {
     plain_.insert(linear.key);
     return;
   }
-  if (args_.layout.has_short_group(work.in) && !std::exchange(warned_, true)) {
+  const bool is_short = args_.layout.has_short_group(work.in) && !args_.job.rehearsed;
+  if (is_short && !std::exchange(warned_, true)) {
     log_warning(
         "{} has {} inputs, so that its last group of {} is short; AutoGPTQ and ExLlama read that, "
         "but vLLM does not: --group_size 32, 64 or -1 may fit all linears",
@@ -158,6 +159,10 @@ ConvertReport GptqConverter::write(const std::filesystem::path& folder, std::uin
                        .config = model_config(args_.job.files.config, quantization),
                        .as_in_source = true});
   write_file_atomically(folder / "quantize_config.json", json_text(quantization, 2) + "\n");
+  return report(bytes);
+}
+
+ConvertReport GptqConverter::report(std::uint64_t bytes) const {
   ConvertReport report = report_of({.folder = *rate_,
                                     .parts = blocks(),
                                     .weights = weights_,

@@ -27,6 +27,8 @@ class GptqConverter {
   void quantize();
   // Writes the weights, config.json and quantize_config.json to an existing folder.
   ConvertReport write(const std::filesystem::path& folder, std::uint64_t shard_bytes);
+  // The report of a model that was quantized, whose weight files have so many bytes.
+  ConvertReport report(std::uint64_t bytes) const;
 
  private:
   std::size_t blocks() const { return loader_.spec().order.size(); }

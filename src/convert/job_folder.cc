@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/utf8.h"
 #include "convert/packed_tensors.h"
 #include "format/safetensors_writer.h"
 
@@ -97,7 +98,7 @@ JobFolder::JobFolder(fs::path folder, const Json& description, bool restart)
   if (before != description) {
     fail(
         ErrorCode::kInvalidArgument,
-        "{} holds a conversion that differs in \"{}\"; use another folder, or --no-resume to start "
+        "{} holds a conversion that differs in \"{}\"; use another folder, or --no_resume to start "
         "again in this one",
         folder_.string(), changed_key(before, description));
   }
@@ -146,19 +147,44 @@ RateFolder::RateFolder(const JobFolder& job, double bits, const Json& descriptio
   }
 }
 
-std::string written_rate(const fs::path& work, const fs::path& result) {
-  const fs::path file = work / "results.json";
-  if (!fs::exists(file) || !fs::is_regular_file(result / "config.json")) return {};
-  const Json results = read_json_file(file);
-  const auto found = results.find(result.string());
-  return found != results.end() && found->is_string() ? found->get<std::string>() : std::string();
+namespace {
+
+// Paths need not be UTF-8, but keys of JSON do.
+std::string key_of(const fs::path& result) {
+  const std::string& path = result.native();
+  if (is_valid_utf8(path)) return path;
+  std::string hex = "hex:";
+  for (const char c : path) hex += fmt::format("{:02x}", static_cast<unsigned char>(c));
+  return hex;
 }
 
-void note_written(const fs::path& work, const fs::path& result, double bits) {
+// The weight files in a folder, and their sizes.
+Json weight_files(const fs::path& folder) {
+  Json files = Json::object();
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().extension() != ".safetensors" || !entry.is_regular_file()) continue;
+    files[entry.path().filename().string()] = entry.file_size();
+  }
+  return files;
+}
+
+}  // namespace
+
+bool is_noted(const fs::path& work, const fs::path& result, const Json& made_of) {
+  const fs::path file = work / "results.json";
+  if (!fs::exists(file) || !fs::is_regular_file(result / "config.json")) return false;
+  const Json results = read_json_file(file);
+  const auto found = results.find(key_of(result));
+  if (found == results.end()) return false;
+  return *found == Json({{"made_of", made_of}, {"files", weight_files(result)}});
+}
+
+void note_written(const fs::path& work, const fs::path& result, const fs::path& files,
+                  const Json& made_of) {
   const fs::path file = work / "results.json";
   Json results = fs::exists(file) ? read_json_file(file) : Json::object();
   if (!results.is_object()) fail(ErrorCode::kInvalidFile, "{} is not an object", file.string());
-  results[result.string()] = rate_name(bits);
+  results[key_of(result)] = {{"made_of", made_of}, {"files", weight_files(files)}};
   write_file_atomically(file, json_text(results, 2) + "\n");
 }
 

@@ -37,7 +37,7 @@ void check_job_folder(const std::filesystem::path& folder);
 //   calibration.json  rows of calibration that the caller has generated for it
 //   folds.json        when the folds are chosen
 //   measurement.json  when measuring is over; serves every rate
-//   results.json      the model folders that were written, and their rates
+//   results.json      the model folders that were written, what of, and the sizes of their files
 //   4.0bpw/           one folder for each rate, see RateFolder
 class JobFolder {
  public:
@@ -87,12 +87,13 @@ class RateFolder {
   std::filesystem::path folder_;
 };
 
-// Whether the job in `work` has noted that it wrote the model in `result`; the rate is returned.
-// Empty where it has not, or where `result` holds no model.
-std::string written_rate(const std::filesystem::path& work, const std::filesystem::path& result);
-// Notes that.
+// Whether the job in `work` has noted that it wrote a model that was made of this to `result`, and
+// the weight files are still there as they were.
+bool is_noted(const std::filesystem::path& work, const std::filesystem::path& result,
+              const Json& made_of);
+// Notes that. `files`: the folder in which the weight files are now.
 void note_written(const std::filesystem::path& work, const std::filesystem::path& result,
-                  double bits);
+                  const std::filesystem::path& files, const Json& made_of);
 
 // What save_part() wrote: the linears of a part, by key; what the report says about each; and how
 // many experts no token has chosen. All throw kInvalidFile where the part is damaged.

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "convert/block_calls.h"
+#include "convert/conversion_source.h"
 #include "convert/expert_pass.h"
 #include "convert/output_distributions.h"
 #include "convert/rounding.h"
@@ -73,7 +74,8 @@ class MeasurePass {
 
  private:
   // Short stretches of different rows, so that the positions are of different texts; of rows that
-  // the losses do not come from, where there are any.
+  // the losses do not come from, where there are any. They begin in the middles of the rows; once
+  // all rows were used, the next ones follow, and begin anew at the row's end.
   std::vector<std::vector<std::int32_t>> trial_rows() const {
     const auto measured = static_cast<std::size_t>(args_.rows);
     auto others = std::span(args_.calibration.rows).subspan(measured);
@@ -83,8 +85,11 @@ class MeasurePass {
     for (std::size_t i = 0; left > 0; ++i) {
       const auto& row = others[i % others.size()];
       const auto length = std::min<std::int64_t>({left, kTrialRowTokens, std::ssize(row)});
-      const auto middle = (std::ssize(row) - length) / 2;
-      rows.emplace_back(row.begin() + middle, row.begin() + middle + length);
+      const auto turn = static_cast<std::int64_t>(i / others.size());
+      if (turn * kTrialRowTokens >= std::ssize(row)) break;  // there are no more
+      const std::int64_t places = std::ssize(row) - length + 1;
+      const auto first = ((std::ssize(row) - length) / 2 + turn * kTrialRowTokens) % places;
+      rows.emplace_back(row.begin() + first, row.begin() + first + length);
       left -= length;
     }
     return rows;
@@ -170,6 +175,9 @@ class MeasurePass {
       const std::vector<double> errors = measure(kRatioBits, size);
       add_scaled_curves(measured, errors, size);
     }
+    for (const WidthCurve& curve : measured.curves) {
+      for (const double error : curve.errors) check_loss(linear.key, error);
+    }
     result_.linears.push_back(std::move(measured));
   }
 
@@ -225,6 +233,7 @@ class MeasurePass {
     }
     for (std::size_t i = 0; i < result_.linears.size(); ++i) {
       result_.linears[i].sensitivity = sensitivities[variant_of_[i]];
+      check_loss(result_.linears[i].key, result_.linears[i].sensitivity);
     }
   }
 

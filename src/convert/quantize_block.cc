@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "convert/conversion_source.h"
 #include "convert/correction_guard.h"
 #include "convert/expert_pass.h"
 #include "convert/input_statistics.h"
@@ -187,6 +188,7 @@ class BlockQuantizer {
     wanted.product = {};  // which is large, and not needed any more
     const LinearRounder::Result rounded =
         rounder_.round(products_, linear.key, hessian, wanted.weights.view());
+    check_loss(linear.key, rounded.error + wanted.power);
     PackedLinear packed = packed_linear(linear.key, rounded.matrix, products_.threads());
     substitutes_.add(linear, weight_matrix(linear.key, packed));
     return {linear.key, std::move(packed), linear.out(), rounded.error, wanted.power};
@@ -247,6 +249,7 @@ QuantizedLinear quantize_head(ModelPart& ends, Backend& backend, TwoPaths& paths
   wanted.product = {};  // as large as the head
   Rounding::Result rounded =
       Rounding(products, hessian, wanted.weights.view()).run(groups, options.sweeps);
+  check_loss(head.key, rounded.error + wanted.power);
   return {head.key, packed_linear(head.key, std::move(rounded.matrix), products.threads()),
           head.out(), rounded.error, wanted.power};
 }

@@ -63,7 +63,7 @@ GgufImportResult import_gguf(const GgufImportArgs& args, const ArchLibrary& arch
   }
   const GgufModel model = open_gguf(from.gguf, archs);
   GgufImportResult result;
-  PendingFolder pending(target);
+  PendingFolder pending(target, args.force);
   write_weights(pending.path(), *model.tensors, args, result);
   write_json(pending.path() / "config.json", model.config);
   write_json(pending.path() / "generation_config.json", model.generation_config);

@@ -78,6 +78,45 @@ TEST_F(ConvertCommand, RefusesFoldersThatItHasNotWritten) {
   EXPECT_FALSE(fs::exists(root_ / "other"));
 }
 
+// A result counts as finished only with the weight files that were written.
+TEST_F(ConvertCommand, NoticesThatAResultIsGone) {
+  ASSERT_EQ(convert({"-b", "4"}).status, 0);
+  const std::string before = weights("out");
+  EXPECT_EQ(convert({"-b", "4"}).status, 0);
+  fs::remove(root_ / "out" / "output.safetensors");
+  EXPECT_NE(convert({"-b", "4"}).status, 0);  // the folder is not empty
+  EXPECT_EQ(convert({"-b", "4", "--force"}).status, 0);
+  EXPECT_EQ(weights("out"), before);
+}
+
+// A folder to which OUT is a link gets the model.
+TEST_F(ConvertCommand, FollowsALink) {
+  fs::create_directory(root_ / "disk");
+  fs::create_directory_symlink(root_ / "disk", root_ / "out");
+  const ProgramResult result = convert({"-b", "4"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_TRUE(fs::is_symlink(root_ / "out"));
+  EXPECT_TRUE(fs::exists(root_ / "disk" / "output.safetensors"));
+}
+
+// What cannot work is refused before the model has written its own calibration.
+TEST_F(ConvertCommand, IsRefusedBeforeCalibrationIsWritten) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases{
+      {{"-b", "4", "-hb", "7"}, "7"},
+      {{"-b", "2"}, "cannot be reached"},
+      {{"--target-size", "1kB"}, "--target-size"},
+      {{"-b", "4", "-m", root_ / "none.json"}, "none.json"}};
+  for (const auto& [options, message] : cases) {
+    std::vector<std::string> words{"convert", "-i",          model_,      "-o", root_ / "self",
+                                   "-cf",     root_ / "out", "--threads", "1"};
+    words.insert(words.end(), options.begin(), options.end());
+    const ProgramResult result = run_program(words);
+    EXPECT_NE(result.status, 0) << message;
+    EXPECT_TRUE(contains(result.err, message)) << result.err;
+    EXPECT_FALSE(fs::exists(root_ / "self")) << message;
+  }
+}
+
 TEST_F(ConvertCommand, ChoosesTheRateByTheSizeOfTheFiles) {
   const ProgramResult small = convert({"--target-size", "20000"});
   EXPECT_NE(small.status, 0);
@@ -183,6 +222,19 @@ TEST_F(ConvertCommand, SaysWhatIsWrongBeforeItStarts) {
       {{"--report", root_ / "none" / "page.html"}, "there is no folder"},
       {{"-b", "2"}, "2 bits per weight cannot be reached"},
       {{"-r", "4000000", "-l", "32"}, "text.txt"},
+      {{"-r", "9223372036854775807"}, "-r: 9223372036854775807 is not in"},
+      {{"-hb", "4294967302"}, "-hb: 4294967302 is not in"},
+      {{"--correction", "-3"}, "--correction: -3 is not in"},
+      {{"--damping", "-1"}, "--damping: -1 is not in"},
+      {{"--sensitivity_tokens", "9223372036854775807"}, "--sensitivity_tokens: "},
+      {{"-c", std::string(root_ / "text.txt") + ":inf"}, "-c "},
+      {{"-c", std::string(root_ / "text.txt") + ":1e308"}, "1,000,000 at most"},
+      {{"--asym"}, "go with --format gptq"},
+      {{"--group_size", "32"}, "go with --format gptq"},
+      {{"-cf", root_ / "work"}, "cannot be in the working folder"},
+      {{"-cf", root_ / "work" / "4.0bpw"}, "cannot be in the working folder"},
+      {{"-cf", root_}, "cannot be in the working folder"},
+      {{"-cf", root_ / "text.txt" / "out"}, "is no folder"},
   };
   for (const auto& [options, message] : cases) {
     const ProgramResult result = convert(options);

@@ -13,10 +13,11 @@ namespace {
 namespace fs = std::filesystem;
 
 ProgramResult convert_tiny(const fs::path& folder, std::vector<std::string> options) {
+  static const fs::path model = make_tiny_model("gptq-convert-model");  // a job knows its times
   write_file_atomically(folder / "text.txt", std::string(4000, 'a'));
   std::vector<std::string> arguments{"convert",
                                      "-i",
-                                     make_tiny_model("gptq-convert-model").string(),
+                                     model.string(),
                                      "-o",
                                      (folder / "job").string(),
                                      "-cf",
@@ -38,6 +39,14 @@ TEST(GptqConvert, SaysWhichLinearsStayAsTheyAre) {
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_NE(result.err.find("4 linears stay in binary16"), std::string::npos) << result.err;
   EXPECT_TRUE(fs::exists(folder / "out" / "model.safetensors"));
+}
+
+TEST(GptqConvert, ReportsAgainWhatIsFinished) {
+  const fs::path folder = scratch_dir("gptq-convert-again");
+  const std::vector<std::string> options{"--format", "gptq", "-b", "4", "--json"};
+  const ProgramResult first = convert_tiny(folder, options), again = convert_tiny(folder, options);
+  EXPECT_EQ(again.status, 0) << again.err;
+  EXPECT_EQ(again.out, first.out);
 }
 
 TEST(GptqConvert, NamesTheReadersThatWantVersion2) {
@@ -78,7 +87,7 @@ TEST(GptqConvert, RefusesWhatTheFormatDoesNotHave) {
            {{"--format", "gptq", "-b", "4", "--sensitivity_tokens", "64"},
             2,
             "-hb, -mr and --sensitivity_tokens go with EXL2 only"},
-           {{"--sensitivity_tokens", "31"}, 2, "--sensitivity_tokens: 31 should be 32 or more"},
+           {{"--sensitivity_tokens", "31"}, 2, "--sensitivity_tokens: 31 is not in 32"},
            {{"--format", "gguf"}, 2, "should be exl2, gptq or gptq_v2"}}) {
     const ProgramResult result = convert_tiny(folder, c.options);
     EXPECT_EQ(result.status, c.status) << result.err;
