@@ -1,13 +1,14 @@
 #include "convert/measurement.h"
 
 #include "base/error.h"
+#include "base/whole_number.h"
 
 namespace bl {
 namespace {
 
 WidthCurve curve_from_json(const Json& json, const std::string& where) {
-  const auto bits = json.at("bits").get<std::int64_t>();
-  const auto slots = json.at("group_size").get<std::int64_t>();
+  const auto bits = whole_number(json.at("bits"));
+  const auto slots = whole_number(json.at("group_size"));
   if (bits < 0 || bits > 8 || !is_writable_group(static_cast<int>(bits), slots)) {
     fail(ErrorCode::kInvalidFile, "{}: {} bits in groups of {} cannot be", where, bits, slots);
   }
@@ -21,8 +22,8 @@ WidthCurve curve_from_json(const Json& json, const std::string& where) {
 
 LinearMeasurement linear_from_json(const Json& json, const std::string& what) {
   LinearMeasurement linear{.key = json.at("key").get<std::string>(),
-                           .in = json.at("in").get<std::int64_t>(),
-                           .out = json.at("out").get<std::int64_t>(),
+                           .in = whole_number(json.at("in")),
+                           .out = whole_number(json.at("out")),
                            .sensitivity = json.at("sensitivity").get<double>()};
   const std::string where = what + ": " + linear.key;
   if (!(linear.sensitivity >= 0)) {
@@ -75,8 +76,8 @@ ErrorMeasurement measurement_from_json(const Json& json, const std::string& what
     if (json.at("format") != "bitloom-measurement-1") {
       fail(ErrorCode::kInvalidFile, "{} is not a measurement of this version", what);
     }
-    result.tokens = json.at("tokens").get<std::int64_t>();
-    result.sensitivity_tokens = json.at("sensitivity_tokens").get<std::int64_t>();
+    result.tokens = whole_number(json.at("tokens"));
+    result.sensitivity_tokens = whole_number(json.at("sensitivity_tokens"));
     const auto folds = json.value("folds", name_of(FoldSet{}));
     if (!folds_named(folds)) {
       fail(ErrorCode::kInvalidFile, "{}: there is no fold \"{}\"", what, folds);

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/whole_number.h"
 #include "convert/output_distributions.h"
 #include "convert/packed_tensors.h"
 #include "convert/products.h"
@@ -130,7 +131,7 @@ OutputQuality quality_from_json(const Json& json, const std::string& what) {
     for (const Json& error : json.at("block_errors")) {
       quality.block_errors.push_back(error.is_null() ? std::nan("") : error.get<double>());
     }
-    quality.positions = json.at("positions").get<std::int64_t>();
+    quality.positions = whole_number(json.at("positions"));
     quality.original_perplexity = number("original_perplexity");
     quality.quantized_perplexity = number("quantized_perplexity");
     quality.kl = number("kl");

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/whole_number.h"
 #include "convert/reference_options.h"
 
 namespace bl {
@@ -21,11 +22,14 @@ using Shapes = std::multimap<std::string, const PlannedMatrix*>;
 
 // The groups of a linear with `in` slots under one option.
 GroupList read_groups(const Json& linear, std::int64_t in, const std::string& where) {
-  const auto widths = linear.at("bits").get<std::vector<int>>();
+  std::vector<int> widths;
+  for (const Json& bits : linear.at("bits")) {
+    widths.push_back(static_cast<int>(std::clamp<std::int64_t>(whole_number(bits), 0, 99)));
+  }
   const auto shares = linear.at("bits_prop").get<std::vector<double>>();
   Mix mix;
   for (std::size_t i = 0; i < widths.size() && i < shares.size(); ++i) {
-    const auto size = linear.at("group_size").at(std::to_string(widths[i])).get<std::int64_t>();
+    const std::int64_t size = whole_number(linear.at("group_size").at(std::to_string(widths[i])));
     const bool falls = i == 0 || widths[i] < widths[i - 1];
     if (!is_writable_group(widths[i], size) || !falls || !(shares[i] >= 0.0 && shares[i] <= 1.0)) {
       fail(ErrorCode::kInvalidFile, "{}: {} bits in groups of {} for a share of {} cannot be",
