@@ -188,6 +188,12 @@ TEST_F(ModelCommands, DequantGivesTheMatrixInInputOrder) {
   EXPECT_EQ(wrong.status, 1);
   EXPECT_NE(wrong.err.find("did you mean model.layers.0.self_attn.k_proj"), std::string::npos)
       << wrong.err;
+  const std::string own = (fs::path(model_) / "model.safetensors").string();
+  const std::string before = read_file(own);
+  const ProgramResult over = run_program(
+      {"dequant", "-m", model_, "--tensor", "model.layers.0.self_attn.k_proj", "-o", own});
+  EXPECT_EQ(over.status, 2) << over.err;
+  EXPECT_EQ(read_file(own), before);
 }
 
 TEST_F(ModelCommands, PerplexityIsWhatLogitsSay) {

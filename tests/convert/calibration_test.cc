@@ -90,6 +90,22 @@ TEST_F(CalibrationTest, RendersMessages) {
   }
 }
 
+// Messages whose contents are parts have the texts of these, in a file of any case.
+TEST_F(CalibrationTest, ReadsPartsOfMessages) {
+  const auto lines = [](const std::string& content) {
+    return "{\"messages\": [{\"role\": \"user\", \"content\": " + content + "}]}\n";
+  };
+  const std::string text = words("b", 100);
+  const auto plain = write("plain.jsonl", lines("\"" + text + "\""));
+  const auto parts = write("parts.JSONL", lines("[{\"type\": \"text\", \"text\": \"" + text +
+                                                "\"}, {\"type\": \"image\"}, 3]"));
+  EXPECT_EQ(read({{plain}}, 4).rows, read({{parts}}, 4).rows);
+  for (const char* messages : {"[]", "[1, null]"}) {
+    const auto bad = write("bad.jsonl", std::string("{\"messages\": ") + messages + "}\n");
+    EXPECT_THROW(read({{bad}}, 1), Error) << messages;
+  }
+}
+
 TEST_F(CalibrationTest, ReadsParquet) {
   tokenizer_ = Tokenizer::load(make_tiny_model("calibration-model"));
   const Calibration rows = read({{unpacked("parquet") / "zstd-v2-dictionary.parquet"}}, 20);
