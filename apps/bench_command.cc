@@ -86,16 +86,11 @@ struct BenchOptions {
 };
 
 void check(const BenchOptions& options) {
-  const auto need = [](const char* flag, std::int64_t value, std::int64_t low, std::int64_t high) {
-    if (value < low || value > high) {
-      fail_usage("{}: {} is not in {} … {}", flag, value, low, high);
-    }
-  };
-  need("-p", options.prompt, 0, 1 << 24);
-  need("-n", options.generate, 0, 1 << 24);
-  need("-b", options.batch, 1, 4096);
-  need("-d", options.depth.value_or(0), 0, 1 << 24);
-  need("-r", options.repetitions, 1, 1000);
+  check_range("-p", options.prompt, 0, 1 << 24);
+  check_range("-n", options.generate, 0, 1 << 24);
+  check_range("-b", options.batch, 1, 4096);
+  check_range("-d", options.depth.value_or(0), 0, 1 << 24);
+  check_range("-r", options.repetitions, 1, 1000);
   if (options.longest() == 0) fail_usage("bench: -p 0 and -n 0 leave nothing to measure");
   if (options.profile && (options.check || !options.tune.empty())) {
     fail_usage("bench: --profile goes with neither --check nor --tune");

@@ -82,16 +82,11 @@ struct BenchServeOptions {
 };
 
 void check(const BenchServeOptions& options) {
-  const auto need = [](const char* flag, std::int64_t value, std::int64_t low, std::int64_t high) {
-    if (value < low || value > high) {
-      fail_usage("{}: {} is not in {} … {}", flag, value, low, high);
-    }
-  };
-  need("-r", options.requests, 1, 1 << 24);
-  need("-c", options.users, 1, 1024);
-  need("-p", options.prompt, 1, 1 << 24);
-  need("-n", options.generate, 1, 1 << 24);
-  need("--shared-prefix", options.shared, 0, 1 << 24);
+  check_range("-r", options.requests, 1, 1 << 24);
+  check_range("-c", options.users, 1, 1024);
+  check_range("-p", options.prompt, 1, 1 << 24);
+  check_range("-n", options.generate, 1, 1 << 24);
+  check_range("--shared-prefix", options.shared, 0, 1 << 24);
   options.random.check();
   if (options.random.wanted() != options.model.model.empty()) {
     fail_usage("bench serve: give either -m DIR or --random SHAPE");

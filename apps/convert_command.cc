@@ -96,12 +96,6 @@ std::optional<FoldSet> folds_of(const ConvertOptions& options) {
   return folds;
 }
 
-void check_range(const char* flag, std::int64_t value, std::int64_t least, std::int64_t most) {
-  if (value < least || value > most) {
-    fail_usage("{}: {} is not in {} … {}", flag, value, least, most);
-  }
-}
-
 // An option that would do nothing is a mistake.
 void check_effects(const ConvertOptions& options) {
   const bool gptq_only = options.asym || options.desc_act || options.natural_order ||

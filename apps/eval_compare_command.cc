@@ -13,6 +13,7 @@
 #include "quality_plot.h"
 #include "results.h"
 #include "usage_error.h"
+#include "weight_bytes.h"
 
 namespace bl {
 namespace {
@@ -50,15 +51,6 @@ struct ComparedModel {
   std::uint64_t bytes = 0;  // of its weight files
   Distance distance;
 };
-
-std::uint64_t weight_bytes(const fs::path& model) {
-  if (fs::is_regular_file(model)) return fs::file_size(model);
-  std::uint64_t bytes = 0;
-  for (const auto& entry : fs::directory_iterator(model)) {
-    if (entry.path().extension() == ".safetensors") bytes += entry.file_size();
-  }
-  return bytes;
-}
 
 std::string name_of_model(const std::string& folder) {
   return normalized_folder(folder).filename().string();

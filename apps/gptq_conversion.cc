@@ -7,6 +7,7 @@
 #include "convert_rates.h"
 #include "convert_results.h"
 #include "usage_error.h"
+#include "weight_bytes.h"
 #include "written_models.h"
 
 namespace bl {
@@ -74,7 +75,7 @@ void convert_to_gptq(const GptqConversion& conversion) {
   converter.quantize();
   ConvertResults results(options);
   if (is_written(options, conversion.target, args.layout.bits)) {
-    results.add(converter.report(weight_bytes_in(conversion.target)), conversion.target);
+    results.add(converter.report(weight_bytes(conversion.target)), conversion.target);
     return results.finish();
   }
   PendingFolder pending(conversion.target, options.force);

@@ -17,11 +17,6 @@ bool is_loopback(const std::string& host) {
          host.ends_with(".sock");
 }
 
-void check_number(const char* flag, std::int64_t value, std::int64_t least, std::int64_t most) {
-  if (value < least || value > most)
-    fail_usage("{}: {} is not in {} … {}", flag, value, least, most);
-}
-
 // The lines of a file, without blanks around them, empty ones and comments.
 void read_keys(const std::string& file, std::vector<std::string>& keys) {
   const std::string text = read_file(file, kMostKeyFile);
@@ -58,12 +53,12 @@ std::vector<std::string> all_keys(const char* flag, std::vector<std::string> key
 
 server::ApiServer::Options ServeOptions::server_options() const {
   constexpr std::int64_t kMany = std::int64_t{1} << 40;
-  check_number("--port", port, 0, 65535);
-  check_number("--limit-requests", limit_requests, 0, kMany);
-  check_number("--limit-tokens", limit_tokens, 0, kMany);
-  check_number("--limit-concurrent", limit_concurrent, 0, kMany);
-  check_number("--max-connections", most_connections, 1, 1 << 20);
-  check_number("--stuck-after", stuck_after, 1, 86'400);
+  check_range("--port", port, 0, 65535);
+  check_range("--limit-requests", limit_requests, 0, kMany);
+  check_range("--limit-tokens", limit_tokens, 0, kMany);
+  check_range("--limit-concurrent", limit_concurrent, 0, kMany);
+  check_range("--max-connections", most_connections, 1, 1 << 20);
+  check_range("--stuck-after", stuck_after, 1, 86'400);
   if (metrics && no_metrics) fail_usage("--metrics and --no-metrics exclude each other");
   if (slots && no_slots) fail_usage("--slots and --no-slots exclude each other");
   server::ApiServer::Options result;

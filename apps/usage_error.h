@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <utility>
 
 #include "base/error.h"
@@ -14,6 +15,14 @@ class UsageError : public Error {
 template <class... Args>
 [[noreturn]] void fail_usage(fmt::format_string<Args...> format, Args&&... args) {
   throw UsageError(fmt::format(format, std::forward<Args>(args)...));
+}
+
+// Throws where the value of an option is not within `least` and `most`.
+inline void check_range(const char* flag, std::int64_t value, std::int64_t least,
+                        std::int64_t most) {
+  if (value < least || value > most) {
+    fail_usage("{}: {} is not in {} … {}", flag, value, least, most);
+  }
 }
 
 }  // namespace bl

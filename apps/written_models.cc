@@ -30,12 +30,4 @@ void put_result_in_place(const ConvertOptions& options, PendingFolder& pending,
   if (options.force) note_written(options.work, result, result, made_of(options, bits));
 }
 
-std::uint64_t weight_bytes_in(const fs::path& folder) {
-  std::uint64_t bytes = 0;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    if (entry.path().extension() == ".safetensors") bytes += entry.file_size();
-  }
-  return bytes;
-}
-
 }  // namespace bl

@@ -13,7 +13,4 @@ bool is_written(const ConvertOptions& options, const std::filesystem::path& resu
 void put_result_in_place(const ConvertOptions& options, PendingFolder& pending,
                          const std::filesystem::path& result, double bits);
 
-// Bytes of the weight files in a folder.
-std::uint64_t weight_bytes_in(const std::filesystem::path& folder);
-
 }  // namespace bl

@@ -44,6 +44,11 @@ namespace {
 constexpr std::string_view kTemporary = ".tmp-";  // between the name and the process
 }
 
+std::filesystem::path unfinished_path(const std::filesystem::path& path) {
+  return path.parent_path() /
+         fmt::format(".{}{}{}", path.filename().string(), kTemporary, static_cast<long>(getpid()));
+}
+
 bool is_unfinished_file(const std::filesystem::path& path) {
   const std::string name = path.filename().string();
   return name.starts_with('.') && name.find(kTemporary) != name.npos;
@@ -56,8 +61,7 @@ AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
     fail(ErrorCode::kInvalidArgument, "cannot write {}: it is {}, but a file was expected",
          path_.string(), S_ISDIR(status.st_mode) ? "a folder" : "a device or pipe");
   }
-  temporary_ = path_.parent_path() / fmt::format(".{}{}{}", path_.filename().string(), kTemporary,
-                                                 static_cast<long>(getpid()));
+  temporary_ = unfinished_path(path_);
   file_ = std::fopen(temporary_.c_str(), "wb");
   if (file_ == nullptr) {
     fail(ErrorCode::kIo, "cannot write {}: {}", path_.string(), std::strerror(errno));

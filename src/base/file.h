@@ -35,7 +35,10 @@ class AtomicFile {
   std::FILE* file_ = nullptr;
 };
 
-// Whether this is the name of a file that an AtomicFile, of any process, has not committed.
+// Where this process writes what gets the name `path` when it is complete: `.NAME.tmp-PID` beside
+// it.
+std::filesystem::path unfinished_path(const std::filesystem::path& path);
+// Whether this is such a name, of any process.
 bool is_unfinished_file(const std::filesystem::path& path);
 
 // Writes a text file through an AtomicFile.

@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/file.h"
 
 namespace bl {
 
@@ -92,7 +93,7 @@ void check_space(const fs::path& folder, std::uint64_t bytes) {
 
 PendingFolder::PendingFolder(const fs::path& target, bool force) : target_(target), force_(force) {
   const std::string name = target.filename().string();
-  path_ = target.parent_path() / fmt::format(".{}.tmp-{}", name, getpid());
+  path_ = unfinished_path(target);
   old_ = target.parent_path() / fmt::format(".{}.old-{}", name, getpid());
   std::error_code error;
   fs::create_directories(target.parent_path(), error);
